@@ -14,7 +14,7 @@
 //! Floors, from the bottom up: `border`; `options`, `life`, `classic`; `mailbox`; `sender`.
 
 #![allow(non_camel_case_types, reason = "the names that C gives to types")]
-#![allow(clippy::missing_safety_doc, reason = "one contract for all, at the header's top")]
+#![allow(clippy::missing_safety_doc, reason = "one contract for all, at the top of the header")]
 
 pub mod border;
 pub mod classic;

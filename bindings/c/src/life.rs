@@ -66,13 +66,13 @@ pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watc
 /// without a system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_is_alive(watch: *mut tontine_watch) -> c_int {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     answer(|| unsafe { behind(watch) }?.0.with(|watch| Ok(c_int::from(watch.is_alive()))))
 }
 
 /// Closes the watch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_close(watch: *mut tontine_watch) {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe { close(watch) }
 }

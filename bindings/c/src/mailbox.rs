@@ -54,7 +54,7 @@ pub unsafe extern "C" fn tontine_mailbox_bind(
     options: *const tontine_options,
 ) -> *mut tontine_mailbox {
     answer(|| {
-        // SAFETY: the caller upholds the contract at the header's top.
+        // SAFETY: the caller upholds the contract at the top of the header.
         let (address, options) = unsafe { (address(at)?, read(options)?) };
         Ok(opened(options.bind(address)?))
     })
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn tontine_mailbox_unbound(
     options: *const tontine_options,
 ) -> *mut tontine_mailbox {
     answer(|| {
-        // SAFETY: the caller upholds the contract at the header's top.
+        // SAFETY: the caller upholds the contract at the top of the header.
         let options = unsafe { read(options) }?;
         Ok(opened(options.unbound()?))
     })
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn tontine_mailbox_recv(
     buffer: *mut c_void,
     size: usize,
 ) -> ssize_t {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.recv()) }
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn tontine_mailbox_try_recv(
     buffer: *mut c_void,
     size: usize,
 ) -> ssize_t {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.try_recv()) }
 }
 
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn tontine_mailbox_recv_timeout(
     size: usize,
     timeout_ms: i64,
 ) -> ssize_t {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe {
         receive(mailbox, buffer, size, |mailbox| match timeout(timeout_ms) {
             Some(timeout) => mailbox.recv_timeout(timeout),
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn tontine_mailbox_peer(
     peer: *mut tontine_peer,
 ) -> c_int {
     with(mailbox, |state| {
-        // SAFETY: the caller upholds the contract at the header's top.
+        // SAFETY: the caller upholds the contract at the top of the header.
         unsafe { tell_peer(state.from.map(|(peer, _)| peer), peer) }
     })
 }
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn tontine_mailbox_sender(
     sender: *mut u64,
 ) -> c_int {
     with(mailbox, |state| {
-        // SAFETY: the caller upholds the contract at the header's top.
+        // SAFETY: the caller upholds the contract at the top of the header.
         let place = unsafe { behind(sender) }?;
         let no_message = || CError::new(libc::ENODATA, "no message was received yet");
         *place = state.from.ok_or_else(no_message)?.1.number();
@@ -278,16 +278,16 @@ pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbo
 /// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe { close(mailbox) }
 }
 
 /// Runs the body of a function that takes a mailbox. The callers of that function uphold the
-/// contract at the header's top.
+/// contract at the top of the header.
 fn with<T: crate::border::CReturn>(
     mailbox: *mut tontine_mailbox,
     body: impl FnOnce(&mut MailboxHandle) -> CResult<T>,
 ) -> T {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     answer(|| unsafe { behind(mailbox) }?.0.with(body))
 }

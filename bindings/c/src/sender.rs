@@ -61,7 +61,7 @@ pub unsafe extern "C" fn tontine_sender_connect(
     options: *const tontine_options,
 ) -> *mut tontine_sender {
     answer(|| {
-        // SAFETY: the caller upholds the contract at the header's top.
+        // SAFETY: the caller upholds the contract at the top of the header.
         let (address, options) = unsafe { (address(to)?, read(options)?) };
         Ok(opened(options.connect(address)?))
     })
@@ -76,8 +76,8 @@ pub unsafe extern "C" fn tontine_sender_from_socket(
     options: *const tontine_options,
 ) -> *mut tontine_sender {
     answer(|| {
-        // SAFETY: the caller upholds the contract at the header's top, and passes ownership of the
-        // socket to the library.
+        // SAFETY: the caller upholds the contract at the top of the header, and passes ownership of
+        // the socket to the library.
         let (options, socket) = unsafe { (read(options)?, owned(socket)?) };
         Ok(opened(options.connect_socket(socket)?))
     })
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn tontine_sender_send(
     message: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe { send(sender, message, length, |sender, message| sender.send(message)) }
 }
 
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn tontine_sender_try_send(
     message: *const c_void,
     length: usize,
 ) -> c_int {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe { send(sender, message, length, |sender, message| sender.try_send(message)) }
 }
 
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn tontine_sender_send_timeout(
     length: usize,
     timeout_ms: i64,
 ) -> c_int {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe {
         send(sender, message, length, |sender, message| match timeout(timeout_ms) {
             Some(timeout) => sender.send_timeout(message, timeout),
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn tontine_sender_take_unread(
     size: usize,
 ) -> ssize_t {
     with(sender, |state| {
-        // SAFETY: the caller upholds the contract at the header's top.
+        // SAFETY: the caller upholds the contract at the top of the header.
         let copied = unsafe { copy_out(next_unread(state)?, buffer, size) }?;
         state.unread.pop_front();
         Ok(copied)
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn tontine_sender_peer(
     peer: *mut tontine_peer,
 ) -> c_int {
     with(sender, |state| {
-        // SAFETY: the caller upholds the contract at the header's top.
+        // SAFETY: the caller upholds the contract at the top of the header.
         unsafe { tell_peer(state.free()?.peer(), peer) }
     })
 }
@@ -302,16 +302,16 @@ pub unsafe extern "C" fn tontine_sender_max_message_length(sender: *mut tontine_
 /// Closes the lane. A live receiver still receives the messages in it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_close(sender: *mut tontine_sender) {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     unsafe { close(sender) }
 }
 
 /// Runs the body of a function that takes a sender. The callers of that function uphold the
-/// contract at the header's top.
+/// contract at the top of the header.
 fn with<T: CReturn>(
     sender: *mut tontine_sender,
     body: impl FnOnce(&mut SenderHandle) -> CResult<T>,
 ) -> T {
-    // SAFETY: the caller upholds the contract at the header's top.
+    // SAFETY: the caller upholds the contract at the top of the header.
     answer(|| unsafe { behind(sender) }?.0.with(body))
 }

@@ -164,7 +164,7 @@ impl ChildError {
             place.store(byte.into(), Ordering::Relaxed);
         }
         let kind = if matches!(trouble, MeasureError::Skipped(_)) { 1 } else { 2 };
-        // SYNC last-words: pairs with `heard`; the text is stored before.
+        // SYNC last-words: pairs with `heard`; the text is already stored.
         self.kind.store(kind, Ordering::Release);
     }
 

@@ -67,7 +67,8 @@ impl<T> SharedRegion<T> {
         Ok(Self::at_address(at.setting_up("mmap")?, length))
     }
 
-    /// Returns the address, which is valid as long as the handle. Other processes also write there.
+    /// Returns the address, which is valid as long as the handle is. Other processes also write
+    /// there.
     #[inline(always)]
     pub fn at(&self) -> *mut T {
         self.at.as_ptr()

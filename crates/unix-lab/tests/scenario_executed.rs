@@ -34,7 +34,7 @@ use tontine_unix_lab::scenario::{
 const SCENARIO: &str = "TONTINE_SCENARIO";
 /// File name of a run's log.
 const LOG: &str = "log";
-/// Minimum number of examples that must run, because a wrong folder yields none.
+/// Minimum number of examples to run, so that a wrong folder, which yields none, fails the test.
 const LEAST: usize = 10;
 
 fn main() -> ExitCode {

@@ -51,7 +51,7 @@ steps! {
     Lock = "lock", "Acquisition and release of a lock in this processor's cache";
     Transfer = "transfer", "Transfer of a cache line that another processor wrote last";
     Guarded = "guarded", "Transfer of what a lock guards from its last processor";
-    Spin = "spin", "One spin at a blocking lock";
+    Spin = "spin", "One spin on a blocking lock";
     Switch = "switch", "Switch from one virtual thread to another";
     Unpark = "unpark", "Wake-up of a thread of the same processor";
     Post = "post", "Wake-up of a thread of another processor, which is awake";

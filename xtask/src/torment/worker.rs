@@ -18,8 +18,8 @@ pub(super) type SharedWords = &'static [AtomicU64];
 /// Maps `count` shared words of zero.
 pub(super) fn shared(count: usize) -> SharedWords {
     let (bytes, protection) = (count * size_of::<AtomicU64>(), ProtFlags::READ | ProtFlags::WRITE);
-    // SAFETY: the mapping is new, zeroed, aligned to a page and never unmapped; it is accessed only
-    // by atomics.
+    // SAFETY: the mapping is new, zeroed, page-aligned and never unmapped; it is accessed only
+    // through atomics.
     unsafe {
         let memory =
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED);

@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_invocations_are_spread_over_the_blocks() {
+    fn invocations_fewer_than_blocks_are_spread_evenly() {
         let mut plan =
             Plan::new(&SUITE, chosen(&["round-trip/pipe"]).expect("exists"), Size::Quick, 7);
         plan.tasks = vec![plan.tasks[0].clone(); 4];

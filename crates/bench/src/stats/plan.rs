@@ -118,7 +118,7 @@ mod tests {
     fn planned_iterations_minimise_variance_times_cost() {
         let components = Components { mean: 50.0, within: 9.0, between: 0.5 };
         let best = RepetitionPlan::new(components, COSTS, 1.0).unwrap().iterations as f64;
-        // The variance multiplied by the cost per invocation is the inverse of the value of a unit
+        // An invocation's variance times its cost is the inverse of the precision gained per unit
         // of time.
         let price = |r: f64| (0.5 + 9.0 / r) * (100.0 + r);
         assert!((1..2000).all(|r| price(f64::from(r)) >= price(best) * 0.999));

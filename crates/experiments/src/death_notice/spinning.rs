@@ -111,7 +111,7 @@ mod tests {
     use tontine_host::clock::Clock;
     use tontine_host::peer::in_a_process_of_its_own;
 
-    /// Shows why a reaper is needed: without it, a process id still counts a zombie as alive.
+    /// Shows why a reaper is needed: without one, a check by process id reports a zombie as alive.
     #[test]
     fn zombie_is_dead_by_lock_word_and_alive_by_pid() {
         in_a_process_of_its_own(|| {

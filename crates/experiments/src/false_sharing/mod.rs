@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_share_a_line_only_in_variants_below_line_size() {
+    fn counters_share_line_only_if_distance_is_below_line_size() {
         let lie = |task: &InvocationTask| {
             let counters = CounterPair::at(places(task).expect("places")).expect("there is memory");
             counters.lie(LINE)

@@ -43,7 +43,7 @@ pub(super) struct Paced<'a> {
     /// Steps, in order.
     pub(super) steps: &'a [PauseRun],
     pub(super) board: &'a Receipts,
-    /// The clock of the stamps.
+    /// The clock from which both ends take their stamps.
     pub(super) clock: Clock,
     /// The receiver's counter minus the sender's, in ticks.
     pub(super) offset: i64,

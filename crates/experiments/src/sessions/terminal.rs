@@ -55,8 +55,8 @@ pub(super) fn run(mut command: Command, until: Instant) -> Result<FinishedSessio
     unsafe { command.pre_exec(move || lead(parent)) };
     let began = Instant::now();
     let mut leader = command.spawn().setting_up("starting a session")?;
-    // This closes our copies of the terminal's side, so that the terminal hangs up when the session
-    // ends.
+    // This closes our copies of the terminal side of the pty pair, so that the terminal hangs up
+    // when the session ends.
     drop(command);
     let mut printed = Vec::new();
     let drained = drain(&master, until, |piece| {

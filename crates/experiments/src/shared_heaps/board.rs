@@ -65,7 +65,7 @@ impl WorkerTable {
         seat.address.store(address, Ordering::Relaxed);
         let before = seat.sat.load(Ordering::Relaxed);
         seat.sat.store(before + 1, Ordering::Relaxed);
-        // SYNC heaps-ready: pairs with `all_ready`; the address is stored before.
+        // SYNC heaps-ready: pairs with `all_ready`; the address is already stored.
         seat.ready.store(1, Ordering::Release);
         before
     }

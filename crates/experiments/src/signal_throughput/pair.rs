@@ -57,7 +57,7 @@ pub(super) fn receive(
     start.pass();
     let began = clock.start();
     while (SEEN.load(Ordering::Relaxed) as usize) < signals {
-        // SAFETY: `handled` filled the set.
+        // SAFETY: `handled` initialised the set.
         unsafe { libc::sigsuspend(&open) };
     }
     let ended = clock.stop();

@@ -6,7 +6,7 @@ use tontine_mechanisms::driver::{StreamDriver, StreamUser};
 use super::harness::{self, Batches, StreamPlan};
 use super::threads;
 
-/// A stream according to a plan. Its result is the batches, and the driver's remark, if any.
+/// A stream that follows a plan. It yields the batches and the driver's note, if any.
 pub(super) struct Flow<'p>(pub(super) &'p StreamPlan);
 
 impl StreamUser for Flow<'_> {

@@ -90,7 +90,7 @@ impl PingPong {
                 break;
             }
             self.stamp.store(clock.stop(), Ordering::Relaxed);
-            // SYNC offset-answer: pairs with the load in `ask`; the stamp is stored before.
+            // SYNC offset-answer: pairs with the load in `ask`; the stamp is already stored.
             self.answered.store(round, Ordering::Release);
         }
         Ok(())

@@ -48,7 +48,7 @@ impl Control {
         position::publish(self.0.word(ROOM_AT), position);
     }
 
-    /// Sets the number of bytes of chunks that the sender may have.
+    /// Sets the total chunk size, in bytes, that the sender may have.
     pub(crate) fn grant(&self, bytes: u64) {
         self.0.word(GRANTED_AT).store(bytes, Ordering::Relaxed);
     }
@@ -106,12 +106,12 @@ impl Controlled {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0
     }
 
-    /// Returns the number of bytes of chunks that the sender may have.
+    /// Returns the total chunk size, in bytes, that the sender may have.
     pub(crate) fn granted(&self) -> u64 {
         self.0.word(GRANTED_AT).load(Ordering::Relaxed)
     }
 
-    /// Returns the maximum number of bytes of chunks that the sender is ever granted, even if all
+    /// Returns the maximum total chunk size, in bytes, that the sender is ever granted, even if all
     /// other lanes end, or `None` if the receiver does not announce it.
     pub(crate) fn most(&self) -> Option<u64> {
         let most = self.0.word(MOST_AT).load(Ordering::Relaxed);

@@ -69,9 +69,9 @@ impl AcceptedLane {
         self.control.room()
     }
 
-    /// Returns the bytes of chunks that the sender may have. Returns `None` after the sender has
-    /// returned memory and before the receiver confirms that, while the page still shows the old
-    /// number.
+    /// Returns the total chunk size, in bytes, that the sender may have. Returns `None` after the
+    /// sender has returned memory and before the receiver confirms that, while the page still shows
+    /// the old number.
     pub(super) fn granted(&mut self) -> Option<u64> {
         self.returned &= self.control.asks_back();
         (!self.returned).then(|| self.control.granted())
@@ -130,7 +130,7 @@ impl AcceptedLane {
         socket::send(socket, &wire::write(ControlMessage::Chunk(log2, sequence)), &[descriptor])
     }
 
-    /// Requests a total grant of this many bytes of chunks.
+    /// Requests that the total grant be raised to this chunk size, in bytes.
     ///
     /// # Errors
     /// The error of `sendmsg`.

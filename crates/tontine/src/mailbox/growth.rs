@@ -30,7 +30,7 @@ const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 pub(super) struct Growth {
     /// The chunks' share of the cap, with their descriptors if a successor may need them.
     chunks: ChunkAccount,
-    /// The sender's own cap, in bytes of chunks.
+    /// The sender's own cap on the total chunk size, in bytes.
     own_cap: u64,
     /// Size of the first chunk, as a power of two.
     first_log2: u32,
@@ -138,9 +138,9 @@ impl Growth {
         self.chunks.forget_unknown();
     }
 
-    /// Returns the cap that applies, in bytes of chunks, and the receiver if the cap is the
-    /// receiver's. The cap is the smaller of the sender's and, once known, the receiver's. The cap
-    /// of a receiver that has ended does not bind its successor, which may accept more.
+    /// Returns the cap that applies to the total chunk size, in bytes, and the receiver if the cap
+    /// is the receiver's. The cap is the smaller of the sender's and, once known, the receiver's.
+    /// The cap of a receiver that has ended does not bind its successor, which may accept more.
     pub(super) fn cap(&self, reader: Option<&AcceptedLane>) -> (u64, Option<Peer>) {
         match reader.and_then(|reader| Some((reader.max_message()?, reader.peer))) {
             Some((theirs, peer)) if theirs < self.own_cap => (theirs, Some(peer)),
@@ -175,8 +175,9 @@ impl Growth {
         Err(Error::TooLarge { len: length as u64, max: most as u64, set_by })
     }
 
-    /// Returns the bytes of chunks that a lane without a receiver may have. The next owner accepts
-    /// the chunks that HELLO passes, and most likely has the same cap as the last owner.
+    /// Returns the total chunk size, in bytes, that a lane without a receiver may have. The next
+    /// owner accepts the chunks that HELLO passes, and most likely has the same cap as the last
+    /// owner.
     pub(super) fn expected_grant(
         &self,
         last: Option<&DepartedReceiver>,
@@ -226,9 +227,9 @@ impl Growth {
         }
     }
 
-    /// Returns the bytes of chunks that the caps still allow. Released chunks that the receiver
-    /// still holds also count against the sender's own cap, which allows one more small chunk,
-    /// because a lane needs one to return a large chunk.
+    /// Returns the chunk size, in bytes, that the caps still allow. Released chunks that the
+    /// receiver still holds also count against the sender's own cap, which allows one more small
+    /// chunk, because a lane needs one to return a large chunk.
     fn bytes_left(&self, cap: u64, writer: &LaneWriter<OwnRegion>) -> u64 {
         let small = if self.is_memory_held() { 1 << self.first_log2 } else { 0 };
         let own = (self.own_cap + small).saturating_sub(self.chunks.bytes());

@@ -160,11 +160,11 @@ impl Mailbox {
         self.begin(socket, peer, &hello, passed, granted)
     }
 
-    /// Returns the bytes of chunks that a connecting sender may have without a request. Half of the
-    /// mailbox's memory is granted to the senders that connect first: each receives its whole cap,
-    /// so that it need not wait for a busy receiver. A quarter is shared equally. The rest is lent
-    /// on request. If less than an equal share is left, the senders that may still connect share
-    /// the remainder.
+    /// Returns the total chunk size, in bytes, that a connecting sender may have without a request.
+    /// Half of the mailbox's memory is granted to the senders that connect first: each receives its
+    /// whole cap, so that it need not wait for a busy receiver. A quarter is shared equally. The
+    /// rest is lent on request. If less than an equal share is left, the senders that may still
+    /// connect share the remainder.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());

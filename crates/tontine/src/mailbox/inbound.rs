@@ -67,7 +67,7 @@ pub(super) struct InboundLane {
     pub(super) put_off: bool,
     /// The violation found in a chunk or in its control message.
     broken: Option<ProtocolError>,
-    /// Total bytes of chunks that the sender has requested and cannot have yet; otherwise 0.
+    /// Total chunk size, in bytes, that the sender has requested and cannot have yet; otherwise 0.
     pub(super) wants: u64,
     /// Time since which the lane has been empty, with a chunk larger than its first.
     pub(super) idle_since: Option<Instant>,
@@ -79,7 +79,7 @@ pub(super) struct InboundLane {
     first_size: usize,
     /// Bytes that the sender may have without a request, in addition to its chunk.
     spare: u64,
-    /// Bytes of chunks that the sender may have.
+    /// Total chunk size, in bytes, that the sender may have.
     pub(super) granted: u64,
     /// Maximum number of bytes that the sender accepts.
     pub(super) cap: u64,
@@ -406,7 +406,7 @@ impl InboundLane {
         Ok(())
     }
 
-    /// Grants the sender more bytes of chunks.
+    /// Grants the sender a larger total chunk size, in bytes.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.granted = bytes;
         self.control.grant(bytes);

@@ -298,7 +298,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the bytes of chunks that all lanes together may have.
+    /// Returns the total chunk size, in bytes, that all lanes together may have.
     pub(super) fn granted(&self) -> u64 {
         self.slots.iter().filter_map(|slot| slot.lane.as_ref()).map(|lane| lane.granted).sum()
     }

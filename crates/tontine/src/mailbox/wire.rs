@@ -41,7 +41,7 @@ pub(crate) enum ControlMessage {
     Refused(i32),
     /// The sender passes a chunk: its size as a power of two, and its sequence number.
     Chunk(u32, u64),
-    /// The sender requests this many bytes of chunks.
+    /// The sender requests this total chunk size, in bytes.
     Want(u64),
     /// The lane has free space, or no unread message.
     Room,
@@ -57,7 +57,7 @@ pub(crate) struct Hello {
     /// Number of this `HELLO` on its lane. The `HELLO` is valid while the first chunk shows the
     /// same number.
     pub(crate) handover: u32,
-    /// Maximum number of bytes of chunks that the sender accepts.
+    /// Maximum total chunk size, in bytes, that the sender accepts.
     pub(crate) cap: u64,
     /// Position from which the receiver continues to read.
     pub(crate) position: u64,

@@ -116,7 +116,7 @@ impl<T> Drop for ThreadHandle<T> {
     }
 }
 
-/// A thread that has started and may not have ended.
+/// A thread that has started and may not have ended yet.
 #[derive(Debug)]
 struct Closing {
     thread: Pid,

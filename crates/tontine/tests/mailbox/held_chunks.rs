@@ -205,7 +205,7 @@ fn read_again_and_again() {
     }
 }
 
-/// Returns the bytes of chunks that this process has mapped, at either end.
+/// Returns the total size, in bytes, of the chunks that this process has mapped, at either end.
 fn mapped() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     let sizes = maps.lines().filter(|line| line.contains("tontine-chunk")).map(|line| {

@@ -66,13 +66,13 @@ impl Memory {
 
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(8) && at + 8 <= self.size);
-        // SAFETY: the word is inside the mapping, aligned, and valid as long as `self`.
+        // SAFETY: the word is inside the mapping, aligned, and valid as long as `self` is.
         unsafe { &*self.base.add(at).cast() }
     }
 
     pub fn half(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.size);
-        // SAFETY: the word is inside the mapping, aligned, and valid as long as `self`.
+        // SAFETY: the word is inside the mapping, aligned, and valid as long as `self` is.
         unsafe { &*self.base.add(at).cast() }
     }
 

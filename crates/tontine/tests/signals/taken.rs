@@ -441,7 +441,7 @@ fn pending_signal_takes_effect_on_drop_unless_discarded() {
 }
 
 #[test]
-fn terminate_process_ends_by_taken_signal() {
+fn terminate_process_ends_with_status_of_taken_signal() {
     alone!();
     for (signal, status) in
         [(Signal::TERM, 128 + 15), (Signal::USR1, 128 + 10), (realtime(5), 128 + 39)]

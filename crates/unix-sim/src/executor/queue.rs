@@ -83,8 +83,8 @@ impl WorkerInbox {
             unsafe { &*task }.next.store(next, Ordering::Relaxed);
             // SYNC inbox: pairs with the swap in `WorkerInbox::drain`: the thread that takes the
             // task sees its link and the effects of the waker. SYNC asleep: pairs with
-            // `WorkerInbox::fall_asleep`: a thread that finds the mark sees that sleep was
-            // announced, and so ends the sleep.
+            // `WorkerInbox::fall_asleep`: a thread that finds the mark knows that the owner has
+            // announced its sleep, and wakes it.
             let post =
                 self.0.compare_exchange_weak(head, task, Ordering::AcqRel, Ordering::Relaxed);
             match post {

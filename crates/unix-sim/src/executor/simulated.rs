@@ -2,7 +2,7 @@
 //! runs.
 //!
 //! A fiber passes points. The chooser picks one of the runnable fibers once the fiber has passed as
-//! many points as the chooser gave it, or when the fiber stops by itself. A fiber that spins at a
+//! many points as the chooser gave it, or when the fiber stops by itself. A fiber that spins on a
 //! lock is not runnable until the lock is free. Each point takes [`STEP_NS`] nanoseconds of the
 //! virtual clock; when no fiber is runnable the clock jumps to the next timer. If
 //! [`ExecutorOptions::farthest`](super::ExecutorOptions) is set, points take no time, and the

@@ -244,8 +244,8 @@ impl Task {
         if self.state.load(Ordering::Relaxed) != TOKEN {
             return false;
         }
-        // SYNC token: pairs with `Task::unpark`. Only the fiber itself and its worker leave
-        // `TOKEN`.
+        // SYNC token: pairs with `Task::unpark`. Only the fiber itself and its worker change the
+        // state from `TOKEN` to another.
         self.state.swap(RUNNING, Ordering::Acquire);
         true
     }

@@ -1,5 +1,5 @@
-//! Names of the processes that could end a sleep: [`SystemState::name_awaited`] adds them to the
-//! numbers that threads sleep for.
+//! Names of the processes that could end a sleep: [`SystemState::name_awaited`] appends them to the
+//! number of the child or pipe that each thread waits for.
 //!
 //! A child is named by its program, a pipe by the processes that have its other end open. If a
 //! process sleeps although no other process has that end open, it forgot to close its own copy.
@@ -19,7 +19,7 @@ pub(super) enum PipeEnd {
 const NAMED: usize = 4;
 
 impl SystemState {
-    /// Adds names to the number of each child and each pipe that a thread waits for.
+    /// Appends names to the number of each child and each pipe that a thread waits for.
     pub(super) fn name_awaited(&mut self) {
         let named = |process: &ProcessState| (process.pid, process.name.clone());
         let names: BTreeMap<i32, String> = self.processes.iter().map(named).collect();

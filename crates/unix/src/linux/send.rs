@@ -130,7 +130,7 @@ pub(super) fn fault(signal: Signal) -> Result<()> {
 fn send_fault(signal: Signal) -> Result<()> {
     let fault = QueuedSiginfo::fault(signal.number());
     // SAFETY: getpid and gettid cannot fail; the third call reads `fault`, which has the layout of
-    // a siginfo_t and lives across it.
+    // a siginfo_t and outlives the call.
     let sent = unsafe {
         let (process, thread) = (libc::getpid(), libc::gettid());
         let fault = &raw const fault;

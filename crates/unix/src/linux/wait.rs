@@ -276,7 +276,7 @@ fn adopts() -> bool {
         return true;
     }
     let mut on: libc::c_int = 0;
-    // SAFETY: the call writes one int, which lives across it.
+    // SAFETY: the call writes one int, which outlives the call.
     let asked = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on) };
     let asks = check(asked).is_ok() && on != 0;
     asks || rustix::process::getpid().is_init() || table::read().has_adopted

@@ -118,7 +118,7 @@ impl<'heap> Published<'heap> {
     }
 
     /// Stores the 8-byte word with index `at`. Readers load the old or the new word. A reader that
-    /// loads the new word sees everything that this process stored before.
+    /// loads the new word sees everything that this process stored before this call.
     ///
     /// # Panics
     /// Panics if `at` is not below [`Published::words`], or in a forked child.
@@ -375,7 +375,7 @@ impl Core {
     unsafe fn copy(&self, granule: usize, into: &mut [u8]) {
         for (at, bytes) in into.chunks_mut(size_of::<u64>()).enumerate() {
             // SAFETY: the caller ensures that the word is within the block. The word is aligned and
-            // accessed by atomics only.
+            // accessed only through atomics.
             let word = unsafe { self.word_of(granule, at) }.load(Ordering::Relaxed);
             bytes.copy_from_slice(&word.to_ne_bytes()[..bytes.len()]);
         }

@@ -103,7 +103,7 @@ pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
 pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     let mut owner = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the option's value is one such structure, which is writable.
+    // SAFETY: the value of SO_PEERCRED is a `ucred`; `owner` is one, and is writable.
     let answer = unsafe {
         libc::getsockopt(
             fd.as_fd().as_raw_fd(),

@@ -1,5 +1,5 @@
-//! The lists as pages, `docs/evidence/conformance.md` and `docs/evidence/conformance-further.md`:
-//! [`page`].
+//! Rendering of the conformance lists as `docs/evidence/conformance.md` and
+//! `docs/evidence/conformance-further.md`: [`page`].
 
 use std::fmt::Write as _;
 

@@ -130,7 +130,7 @@ process other
 /// If the terminal's user end closes while a reader sleeps, Linux returns EIO to this reader, and
 /// end of file to later readers. Regression: the virtual Unix returned end of file to both.
 #[test]
-fn hang_up_returns_eio_to_sleeping_reader_and_eof_to_later() {
+fn hang_up_gives_sleeping_reader_eio_and_later_reader_eof() {
     is_the_same(
         "\
 process main

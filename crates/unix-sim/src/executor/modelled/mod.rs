@@ -87,7 +87,7 @@ pub(super) struct ModelledRun {
     outside_ps: Cell<u64>,
     /// The time at which another processor must run.
     horizon_ps: Cell<u64>,
-    /// Number of processors that spin at a simple lock.
+    /// Number of processors that spin on a simple lock.
     spinning: Cell<usize>,
     /// The time of the next check of the monitor.
     next_look_ps: Cell<u64>,
@@ -385,7 +385,7 @@ impl ModelledRun {
         self.horizon_ps.set(self.horizon_ps.get().min(ready_ps));
     }
 
-    /// Lets processors that spin at a lock continue if the lock has become free.
+    /// Lets processors that spin on a lock continue if the lock has become free.
     fn let_spinners_go(&self, now_ps: u64) {
         let free: Vec<&ModelledProcessor> =
             self.processors.iter().filter(|processor| processor.may_stop_spinning()).collect();

@@ -87,7 +87,7 @@ impl ModelledProcessor {
         self.is_idle() && now_ps > self.clock_ps.get().saturating_add(look_ps)
     }
 
-    /// Returns `true` if the processor spins at a word that is free.
+    /// Returns `true` if the processor spins on a word that is free.
     pub(super) fn may_stop_spinning(&self) -> bool {
         // SAFETY: the processor's current fiber spins.
         self.spins.get() && unsafe { is_free(self.task.get()) }

@@ -108,7 +108,7 @@ impl ModelledExecution<'_> {
         (next, due_ps, horizon_ps)
     }
 
-    /// Collects posts from outside, and lets processors continue if the lock at which they spin is
+    /// Collects posts from outside, and lets processors continue if the lock that they spin on is
     /// free.
     fn collect(&self) {
         if self.worker.inbox.has_posts() {
