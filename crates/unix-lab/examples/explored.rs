@@ -34,10 +34,10 @@ const PUNCTUAL: [&str; 9] = [
     "limits/alarm",
     "limits/alarm-can-be-cancelled",
     "limits/alarm-goes-off-once",
-    "pipes/full-pipe-makes-its-writer-wait",
+    "pipes/full-pipe-blocks-writer",
     "taking/sigtimedwait-is-interrupted",
     "taking/sleep-is-interrupted-and-not-restarted",
-    "threads/alarm-is-the-processs",
+    "threads/alarm-is-shared-by-threads",
 ];
 /// The indices of the known races, by ascending number of schedules.
 const QUICK_FIRST: [usize; 9] = [0, 8, 3, 6, 5, 7, 1, 2, 4];

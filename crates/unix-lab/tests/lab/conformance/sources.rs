@@ -159,7 +159,7 @@ fn test_lookup_finds_tests_in_targets_modules_and_library() {
         "lib::kernel::pipe::tests::pipe_bytes_are_read_in_write_order",
         "lib::lock::tests::page::lock_order_page_matches_docs",
         "lib::kernel::terminal::line::tests::kill_character_erases_line",
-        "examples::sending::to_itself_comes_before_kill_returns",
+        "examples::sending::self_signal_arrives_before_kill_returns",
     ] {
         assert_eq!(sources.find(path), Ok(()), "{path}");
     }
@@ -177,8 +177,8 @@ fn test_lookup_refuses_paths_without_test() {
         ("sim::rules::harness::everywhere", "no test"),
         ("lib::kernel::pending::pending_fault_precedes_lower_numbers", "no test"),
         ("lib::lock::page::lock_order_page", "no test"),
-        ("examples::sending::to_itself_comes_after_kill_returns", "no scenario"),
-        ("examples::to_itself_comes_before_kill_returns", "no scenario"),
+        ("examples::sending::self_signal_arrives_after_kill_returns", "no scenario"),
+        ("examples::self_signal_arrives_before_kill_returns", "no scenario"),
     ] {
         let said = sources.find(path).expect_err(path);
         assert!(said.contains(why), "{path}: {said}");
