@@ -12,7 +12,7 @@ use tontine_unix_lab::shell::{call, programs, shell_with};
 
 fn main() -> Result<ExitCode, Errno> {
     let linux = Linux::new()?;
-    // Rust's runtime ignores SIGPIPE, but pipelines need it to end.
+    // Rust's runtime ignores SIGPIPE, but a pipeline relies on SIGPIPE to end its writers.
     linux.sigaction(Signal::PIPE, Some(SigAction::DEFAULT))?;
     let arguments: Vec<String> = std::env::args().collect();
     let status = shell_with(&linux, &arguments, &call(programs()));

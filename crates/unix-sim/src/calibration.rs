@@ -21,15 +21,15 @@ use crate::config::Executor;
 use crate::costs::{CostKind, CostModel, LOOKS};
 use crate::machine::Virtual;
 
-/// Number of runs of each loop. For locks, cache lines and ticks the minimum counts, because other
-/// load on the machine only lengthens their times. For operations of the virtual Unix the median
-/// counts, because it is the usual time.
+/// Number of runs of each loop. For locks, cache lines and ticks the minimum is used, because other
+/// load on the machine only lengthens their times. For operations of the virtual Unix the median is
+/// used, because it is the typical time.
 const RUNS: usize = 15;
 /// Number of operations in a run.
 const OPERATIONS: u32 = 4_000;
 /// Number of forks before the first child may continue, as in `fork-throughput`.
 const BURST: u32 = 50;
-/// Pause that is long enough for a thread to be asleep when it is woken.
+/// Pause before a wake-up, long enough for the other thread to fall asleep.
 const NAP: Duration = Duration::from_micros(300);
 
 impl CostModel {
@@ -63,8 +63,7 @@ impl CostModel {
             (&[(CostKind::Suspend, 1.0)], suspensions),
             (&[(CostKind::Bytes, 0.5)], bytes),
             (&[(CostKind::Fork, 1.0)], forks),
-            // The loop measures both steps together; the total is divided in proportion to their
-            // lengths.
+            // The loop measures both steps together; the total is divided in this proportion.
             (&[(CostKind::Exit, 0.6), (CostKind::Reap, 0.4)], lives),
             (&[(CostKind::Exec, 1.0)], executions),
         ];
@@ -236,7 +235,7 @@ fn switches(sys: &dyn Sys) -> f64 {
     turn / 2.0
 }
 
-/// Measures signals that stay pending.
+/// Measures the sending of signals that stay pending.
 fn sends(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
     sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
@@ -248,8 +247,9 @@ fn sends(sys: &dyn Sys) -> f64 {
     time
 }
 
-/// Measures signals that stay pending while another processor sends the same signals. Both
-/// processors need the same lock, and each finds the lock's data changed by the other.
+/// Measures the sending of signals that stay pending while another processor sends the same
+/// signals. Both processors need the same lock, and each finds the lock's data changed by the
+/// other.
 fn contended(sys: &dyn Sys) -> f64 {
     let only = SigSet::of(&[Signal::USR1]);
     sys.sigprocmask(Some((SigmaskHow::Block, only))).expect("a mask");
@@ -308,7 +308,7 @@ fn suspensions(sys: &dyn Sys) -> f64 {
     round / 2.0
 }
 
-/// Measures a byte through a pipe: a write and a read.
+/// Measures the transfer of a byte through a pipe: a write and a read.
 fn bytes(sys: &dyn Sys) -> f64 {
     let (from, to) = sys.pipe().expect("a pipe");
     let mut byte = [0];

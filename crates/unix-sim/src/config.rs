@@ -82,7 +82,7 @@ pub struct BusyThread {
     pub program: String,
     /// The number of the thread.
     pub tid: i32,
-    /// The minimum duration of the computation without a call.
+    /// The minimum time for which the thread has computed without a system call.
     pub limit: Duration,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct Config {
     pub(crate) stacks: usize,
     pub(crate) console: Option<Console>,
     pub(crate) stop_at: Option<u64>,
-    /// Replaces the seed's decisions in the simulated executor.
+    /// Creates the chooser that replaces the seed's decisions in the simulated executor.
     pub(crate) guide: Option<Arc<dyn Fn() -> Box<dyn Chooser> + Send + Sync>>,
     pub(crate) reused: Option<Reused>,
     pub(crate) stopper: Stopper,

@@ -31,7 +31,7 @@ macro_rules! steps {
             /// All kinds, in the order of a cost file.
             pub const ALL: [Self; [$(CostKind::$step),+].len()] = [$(Self::$step),+];
 
-            /// Returns the name in a cost file.
+            /// Returns the name that a cost file uses.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$step => $name),+ }
@@ -90,7 +90,7 @@ impl CostModel {
     ///
     /// # Panics
     ///
-    /// Never panics, because a test parses the file.
+    /// Never panics, because a test ensures that the embedded file parses.
     #[must_use]
     pub fn published() -> Self {
         include_str!("costs/zen5.txt").parse().expect("a test reads it")

@@ -178,7 +178,7 @@ pub(crate) fn forget(slot: usize) {
     HELD.with(|held| held.remove(slot));
 }
 
-/// Checks that the current fiber may sleep: it holds no simple lock and the spl is base.
+/// Checks that the current fiber may sleep: it holds no simple lock, and its spl is base.
 ///
 /// # Panics
 ///

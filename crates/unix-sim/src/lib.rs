@@ -23,9 +23,8 @@
 //! `tontine-unix-lab` decides which schedules to run. No process of this system is a process of the
 //! operating system.
 //!
-//! Floors, from the bottom up: `split_mix`, `label`, `mode`, `costs`, `held`;
-//! `executor`; `lock`, `console`, `stopper`; `config`; `kernel`; `machine`;
-//! `calibration`, `internal`.
+//! Floors, from the bottom up: `split_mix`, `label`, `mode`, `costs`, `held`; `executor`; `lock`,
+//! `console`, `stopper`; `config`; `kernel`; `machine`; `calibration`, `internal`.
 //!
 //! Source: D. Bolinger and S. Mangalat, *Parallelizing Signal Handling and Process Management in
 //! OSF/1*; POSIX.1-2024; the manual pages of Linux. A number after § is a section of the first

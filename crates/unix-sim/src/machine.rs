@@ -63,7 +63,7 @@ impl Virtual {
     /// # Panics
     /// Panics if the caller is a virtual program, because a system cannot run inside another. With
     /// debug assertions, also panics if the count of process groups is wrong, which would be a bug
-    /// of this crate.
+    /// in this crate.
     pub fn run(&self, program: impl FnOnce(&dyn Sys) -> i32 + Send + 'static) -> RunReport {
         let config = Arc::clone(&self.config);
         let _attached = config.console.clone().map(DetachGuard);

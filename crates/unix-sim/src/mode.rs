@@ -17,10 +17,11 @@ pub enum LockingMode {
     /// locks remain: those held across a sleep (`pgrphash_lock` and `pg_lock`) and those that the
     /// clock takes.
     Uniprocessor,
-    /// Like OSF/1.0: a thread that makes any call except exec waits for processor 0 and runs there.
+    /// Like OSF/1.0: a thread that makes any call except exec waits for processor 0, and the call
+    /// runs there.
     Master,
     /// One lock protects the relations of all processes, the groups and their members, and is held
-    /// during every access to them. The simple locks are those of the paper.
+    /// during every access to them. The simple locks are the same as in the paper.
     Coarse,
     /// Like OSF/1.1: tables 1 and 3 of the paper.
     Parallel,

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::executor::FiberExecutor;
 use crate::label::named_by;
 
-/// A handle that stops runs, from any thread, of the systems that
-/// [`Builder::stopper`](crate::Builder::stopper) gave it to. Clones share one state.
+/// A handle with which any thread can stop the runs of the systems that it was passed to with
+/// [`Builder::stopper`](crate::Builder::stopper). Clones share one state.
 ///
 /// A run ends as [`EndReason::Stopped`](crate::EndReason::Stopped) as soon as each thread that
 /// computes has made a system call, such as [`Sys::poll`](tontine_unix::Sys::poll).

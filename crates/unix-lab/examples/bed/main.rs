@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p tontine-unix-lab --example bed` lists them. `-- NAME` finds a schedule under which
 //! the program with the mistake fails, replays that schedule, and explores all schedules of the
-//! program without the mistake. `-- NAME replay SCHEDULE` shows the run of one schedule. `-- NAME
-//! linux` runs the program without the mistake on real processes. `docs/guides/bed.md` describes
-//! how to test your own program like this.
+//! program without the mistake. `-- NAME replay SCHEDULE` shows the run of one schedule.
+//! `-- NAME linux` runs the program without the mistake on real processes. `docs/guides/bed.md`
+//! describes how to test your own program in this way.
 
 mod races;
 

@@ -107,13 +107,13 @@ fn in_a_virtual_system(groups: Groups) -> i32 {
         let running = scope.spawn(|| unix.run(move |sys| ask_it_to_stop(sys, groups)));
         let mut out = std::io::stdout();
         loop {
-            // Queried first, so that output from before the end is shown.
+            // The end is queried first, so that output from before it is shown.
             let over = console.is_over();
             let bytes = console.output(Duration::from_millis(50));
             if over && bytes.is_empty() {
                 break;
             }
-            // The supervisor continues if its output is not read.
+            // The supervisor continues even if its output cannot be shown.
             let _ = out.write_all(&bytes).and_then(|()| out.flush());
         }
         running.join().expect("the system does not panic")

@@ -102,7 +102,7 @@ impl<'a> Supervisor<'a> {
             ready.map_or(1, |()| run(sys))
         })?;
         if self.by == Groups::ByBoth {
-            // The child may have ended.
+            // The call fails if the child has already ended.
             let _ = self.sys.setpgid(child, child);
         }
         say(self.sys, &format!("{} started", service.name));

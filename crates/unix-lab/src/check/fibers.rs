@@ -25,7 +25,7 @@ use tontine_unix_sim::internal::{
 };
 use tontine_unix_sim::{BuildError, Builder, EndReason, Stopper};
 
-/// The number of the first process, far from the numbers that scenarios write.
+/// The number of the first process, far from the numbers that occur in scenarios.
 pub(super) const FIRST_NUMBER: i32 = 10_001;
 /// Maximum time until the expiry of a timer for which a run waits. If every timer is further off,
 /// the run counts as deadlocked.

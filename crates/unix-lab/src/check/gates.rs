@@ -183,7 +183,7 @@ impl StepControl for Gates {
         }
         clear(&words.ends);
         if due.writes.is_some() {
-            // Set before the call, because the call may end the caller.
+            // The write is recorded before the call, because the call may terminate the caller.
             self.0.wrote.store(1, SeqCst);
         }
         if let Some(descriptor) = due.reads.filter(|descriptor| typing::is_terminal(*descriptor)) {

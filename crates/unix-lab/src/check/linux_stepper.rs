@@ -331,7 +331,7 @@ impl LinuxStepper<'_> {
                 self.known[seat].is_zombie = true;
                 ThreadLocation::Ended
             }
-            // A thread that has ended is treated alike whether it is reaped or not.
+            // A thread that has ended is treated the same whether or not it has been reaped.
             (TaskStatus::Gone | TaskStatus::Zombie, _) => {
                 if self.shared.has_come_early(&words.alarm) {
                     // The alarm may have expired before the process ended.
@@ -429,7 +429,7 @@ impl LinuxStepper<'_> {
         self.shared.put_words(&words);
     }
 
-    /// Returns why the run has not ended.
+    /// Describes why the run has not ended.
     fn describe_running_threads(&self) -> String {
         let mut words = "expected an end within the timeout, found".to_owned();
         for (seat, known) in self.known.iter().enumerate().filter(|(_, known)| !known.has_ended) {

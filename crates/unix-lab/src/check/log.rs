@@ -106,9 +106,9 @@ mod tests {
         assert!(parts(&region).iter().zip(0..).all(|(part, at)| (part.step, part.seat) == (7, at)));
     }
 
-    /// A thread that was killed between reserving a part and writing it left a part without
-    /// content. The parts after it were then read at a wrong offset, and contents of an earlier run
-    /// were read again.
+    /// Regression: a thread that was killed between reserving a part and writing it left a part
+    /// without content. The parts after it were read at a wrong offset, and contents of an earlier
+    /// run were read again.
     #[test]
     fn unwritten_log_part_does_not_hide_later_parts() {
         let (region, _memory) = CheckRegion::new().expect("memory");

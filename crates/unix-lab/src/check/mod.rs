@@ -4,7 +4,7 @@
 //! Each thread of a scenario stops at a *gate* before each call. On each backend a stepper releases
 //! one thread, waits until all threads are quiescent, and releases the next. A seed and the
 //! threads' names decide which thread is released. Both backends therefore take the same steps, and
-//! the threads must observe the same.
+//! their threads must make the same observations.
 //!
 //! A [`Trace`] records what one system did; [`compare`] returns the first [`TraceDifference`] of
 //! two traces.
@@ -109,7 +109,7 @@ impl TraceComparison {
     }
 }
 
-/// The error of a comparison without a result.
+/// The reason why a comparison has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The scenario has a statement whose result cannot be compared.

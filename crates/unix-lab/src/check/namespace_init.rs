@@ -236,8 +236,8 @@ fn begin(
     Ok(())
 }
 
-/// Closes all descriptors but the line, standard error, and the region's memory under its fixed
-/// number. Opens the null device as 0 and 1.
+/// Closes all descriptors except the socket to the checker, standard error, and the region's memory
+/// under its fixed number. Opens the null device as 0 and 1.
 fn keep(line: UnixStream, memory: OwnedFd) -> io::Result<UnixStream> {
     let kept = UnixStream::from(fcntl_dupfd_cloexec(&line, REGION + 1)?);
     drop(line);
@@ -273,7 +273,7 @@ fn close(first: i32, last: i32) {
     }
 }
 
-/// Runs scenarios on request until the other end of the line is closed.
+/// Runs scenarios on request until the checker closes its end of the socket.
 fn serve(
     sys: &dyn Sys,
     region: &Arc<CheckRegion>,
@@ -312,7 +312,7 @@ fn serve(
 /// Mounts /proc for this namespace, and opens the file that holds the namespace's last process
 /// number.
 fn own_numbers() -> io::Result<File> {
-    // SAFETY: plain calls; strings end with NUL.
+    // SAFETY: the pointers that these calls take are null or refer to strings that end with NUL.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let (none, root) = (std::ptr::null(), c"/".as_ptr());
@@ -406,8 +406,8 @@ fn clear_namespace(sys: &dyn Sys) {
 }
 
 /// Kills and reaps the children of the init process until none is left. A process whose parent is
-/// killed becomes a child, and no other process reaps it, so a number that was found still belongs
-/// to the same process.
+/// killed becomes a child of the init process, and no other process reaps it, so a number that was
+/// found still belongs to the same process.
 fn clear_children(sys: &dyn Sys) -> io::Result<()> {
     loop {
         // SAFETY: the call takes integers and a null pointer.

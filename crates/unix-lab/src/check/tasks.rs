@@ -151,7 +151,7 @@ fn open(pid: i32, tid: i32, name: &str) -> io::Result<Option<File>> {
 }
 
 /// Returns the result of a system call on a thread's file; `None` if no such thread exists. Any
-/// other error says nothing about the thread; a run that ignored the error would count the thread
+/// other error says nothing about the thread; a run that ignored the error would treat the thread
 /// as ended.
 fn unless_gone<T>(asked: io::Result<T>, path: impl Fn() -> String) -> io::Result<Option<T>> {
     let error = match asked {
@@ -202,8 +202,8 @@ mod tests {
         assert!(CheckedThread::open(pid, tid).expect("/proc is read").is_none());
     }
 
-    /// A run in which /proc refused to answer counted all threads as ended and continued without
-    /// them.
+    /// Regression: if /proc could not be read, the run treated all threads as ended, and continued
+    /// without them.
     #[test]
     fn unreadable_proc_file_is_reported_as_error_not_as_end() {
         let (pid, tid) = own();

@@ -1,8 +1,8 @@
 //! The scenario in the [region](super::region): the checker stores it with [`put`], the processes
 //! that run it load it with [`get`].
 //!
-//! The scenario is stored as its printed text, in which statements have other lines. The original
-//! lines are stored in addition.
+//! The scenario is stored as its printed text, in which the statements are on different lines. The
+//! original line numbers are also stored.
 
 use std::sync::atomic::Ordering::SeqCst;
 

@@ -16,7 +16,7 @@ use crate::scenario::{EventKind, Record};
 pub enum TraceEnd {
     /// All processes have ended.
     Finished,
-    /// All threads are blocked, each in this call.
+    /// All threads are blocked, each in the call that is listed for it.
     Deadlocked(Vec<BlockedThread>),
     /// The run was cut off after the maximum number of steps or of events.
     Cut,

@@ -98,7 +98,7 @@ fn of_process(process: i32, word: u32) -> Option<OwnedFd> {
     pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()).ok()
 }
 
-/// Opens the programs' end of the terminal whose user's end is `user`.
+/// Opens the end that programs use, of the terminal whose user end is `user`.
 fn other_end(user: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     ioctl_tiocgptpeer(user, flags | OpenptFlags::from_bits_retain(libc::O_NONBLOCK as u32)).ok()

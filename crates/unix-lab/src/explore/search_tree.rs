@@ -57,7 +57,7 @@ struct Node {
 #[derive(Debug, Clone, Default)]
 struct FiberFootprints(Vec<Footprint>);
 
-/// Number of fibers that are distinguished; all further fibers count as one.
+/// Number of fibers that are distinguished; all further fibers are treated as one.
 const TOLD_APART: u32 = 24;
 
 /// A set of indices into the ready fibers, of any size.
@@ -346,8 +346,8 @@ mod tests {
     use super::*;
     use tontine_unix_sim::internal::At;
 
-    /// With more than 64 runnable fibers, those after the sixty-fourth were never tried, yet the
-    /// search was reported as complete.
+    /// Regression: with more than 64 runnable fibers, the fibers after the sixty-fourth were never
+    /// tried, yet the search was reported as complete.
     #[test]
     fn search_tries_each_of_150_runnable_fibers() {
         let many = 150;

@@ -1,9 +1,9 @@
 //! Random scenarios: [`scenario`] generates a scenario from a seed, a [`Campaign`] compares many
 //! scenarios on both backends, and [`shrink`] reduces a scenario that shows a difference.
 //!
-//! The scenarios serve only for comparisons, because their only expectation is that both backends
-//! do the same. `phrase.rs` holds the elements of scenarios, and `compose.rs` combines them. `cargo
-//! xtask mutants --rules` counts which rules of the semantics the scenarios exercise.
+//! The scenarios serve only for comparisons, because they expect only that both backends behave
+//! identically. `phrase.rs` holds the elements of scenarios, and `compose.rs` combines them.
+//! `cargo xtask mutants --rules` counts which rules of the semantics the scenarios exercise.
 
 mod campaign;
 mod chance;

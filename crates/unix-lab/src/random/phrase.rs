@@ -4,7 +4,7 @@
 //! | word | replaced by |
 //! | --- | --- |
 //! | `$a`, `$b` | two different signals of the scenario's few, the same in the whole phrase |
-//! | `$sig`, `$set` | one of the few; a set of some of them |
+//! | `$sig`, `$set` | one of the scenario's few signals; a set of some of them |
 //! | `$quiet`, `$stop` | a signal that is ignored by default; one that stops |
 //! | `$mine` | a variable of this phrase only |
 //! | `$soft`, `$last` | a signal that the adopter of orphans blocks; one that cannot be caught |

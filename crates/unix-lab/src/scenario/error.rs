@@ -80,7 +80,7 @@ impl Display for Printable<'_> {
 
 /// Returns ``; did you mean `fork`?`` if one of `known` resembles the word, else an empty string.
 pub(super) fn hint<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-    // A longer word resembles no known word, and its distance takes long to compute.
+    // A longer word resembles no known word, and its edit distance takes long to compute.
     let known = known.into_iter().filter(|_| word.len() <= SHOWN);
     let near = known
         .map(|candidate| (strsim::osa_distance(word, candidate), candidate))

@@ -31,7 +31,7 @@ pub(super) enum CallResult {
     Nothing,
     /// A signal that was taken without a handler, with its information if the call returns it.
     Taken(Signal, Option<SigInfo>),
-    /// The present or previous action for a signal.
+    /// The current or previous action for a signal.
     Done(ActionKind),
     /// A limit.
     Limit(Rlimit),

@@ -23,11 +23,11 @@ use super::word::{
 
 /// Maximum number of bytes that `read` reads if the text gives no number.
 const READ: i32 = 256;
-/// Maximum number of bytes that `read` reads in any case.
+/// Maximum number of bytes that `read` reads, whatever number the text gives.
 const MOST_READ: i32 = 1 << 16;
 /// Maximum number of marks of `profil`.
 const MOST_MARKS: i32 = 1 << 12;
-/// Maximum number of polls of `compute`, a bound in case no time passes.
+/// Maximum number of polls of `compute`, so that the loop ends even if no time passes.
 const MOST_POLLS: u32 = 100_000_000;
 
 impl ThreadFrame<'_> {

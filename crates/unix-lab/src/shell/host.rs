@@ -1,4 +1,4 @@
-//! The connection of the user's terminal with the controlling end of another terminal: [`attend`].
+//! Connection of the user's terminal to the controlling end of another terminal: [`attend`].
 //!
 //! While connected, the user's terminal is in raw mode: every key is passed to the other terminal,
 //! which forms lines and signals from the keys. The user's terminal is restored on every exit: on a
@@ -28,7 +28,7 @@ use tontine_unix_sim::TerminalController;
 
 use super::suspend::suspend;
 
-/// Maximum time after which the end of the other side is noticed.
+/// Maximum time until the end of the other side is noticed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The byte that is typed when the user's input ends: ^D.

@@ -19,7 +19,7 @@ pub struct SwitchEvent {
     pub name: usize,
     /// The reason why the fiber stopped running.
     pub leave: SwitchReason,
-    /// The point at which the fiber stopped, if the reason is a point.
+    /// The point at which the fiber stopped, if it stopped at a point.
     pub at: At,
     /// The objects that the fiber reached, if they are recorded.
     pub touched: Footprint,

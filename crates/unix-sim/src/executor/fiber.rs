@@ -209,7 +209,7 @@ pub(crate) fn point(at: At) {
     });
 }
 
-/// Marks one attempt of a fiber that waits at a lock: a [`point`] that takes time.
+/// Marks one attempt of a fiber that waits for a lock: a [`point`] that takes time.
 #[inline]
 pub(crate) fn turn() {
     spend(CostKind::Spin);
@@ -226,7 +226,8 @@ pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Waits after a failed attempt at a simple lock. `word` is 0 when the next attempt may succeed.
+/// Waits after a failed attempt to take a simple lock. `word` is 0 when the next attempt may
+/// succeed.
 ///
 /// # Panics
 ///
@@ -251,7 +252,7 @@ pub(crate) fn spin(word: &AtomicU32) {
 #[inline]
 pub(crate) fn preempt() {
     let worker = HERE.with(|here| here.worker.get());
-    // SAFETY: worker records live forever.
+    // SAFETY: worker records are never freed.
     let Some(worker) = (unsafe { worker.as_ref() }) else { return };
     let makes_way = if HERE.with(|here| here.is_simulated()) {
         modelled::makes_way().unwrap_or_else(|| {

@@ -38,7 +38,7 @@ pub(super) struct Here {
     pub(super) left: Cell<u32>,
     /// The executor that this thread belongs to.
     pub(super) backend: Cell<Backend>,
-    /// Failed attempts at simple locks.
+    /// Number of failed attempts to take simple locks.
     pub(super) spins: Cell<u32>,
     /// `true` while a signal handler interrupts the code of this thread.
     pub(super) interrupted: Cell<bool>,

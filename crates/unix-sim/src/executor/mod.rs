@@ -237,7 +237,7 @@ impl FiberExecutor {
         stack: impl FnOnce(Option<&Local>) -> Result<FiberStack, StackError>,
     ) -> Result<(Arc<Task>, CurrentWorker<'a>), StackError> {
         HERE.with(|here| {
-            // SAFETY: worker records live forever; the private part outlives its thread's run.
+            // SAFETY: worker records are never freed; the private part outlives its thread's run.
             let (worker, local) =
                 unsafe { (here.worker.get().as_ref(), here.local.get().as_ref()) };
             let mine = worker.filter(|worker| self.owns(worker)).zip(local);

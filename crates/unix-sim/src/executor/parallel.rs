@@ -266,7 +266,7 @@ impl FiberExecutor {
                 drop(rest);
                 let runs = self.workers.iter().map(|worker| worker.runs.load(Ordering::Relaxed));
                 let runs = Some(runs.sum::<u64>());
-                // A hook that wakes no fiber is not called again.
+                // A hook that woke no fiber is not called again until a fiber has run.
                 if verdict == RunEnd::Deadlocked && asked_at != runs {
                     asked_at = runs;
                     if self.options.hooks.on_stall() {

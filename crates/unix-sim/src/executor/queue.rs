@@ -2,7 +2,7 @@
 //!
 //! A fiber is in at most one queue, and is alive while it is queued: a queue counts no references,
 //! allocates no memory and never fails. [`LocalQueue`] belongs to one thread. [`WorkerInbox`]
-//! accepts fibers from all threads and from signal handlers. It also holds the mark that its owner
+//! accepts fibers from all threads and from signal handlers. It also records whether its owner
 //! sleeps, so that no post is missed.
 #![allow(unsafe_code, reason = "links fibers by address")]
 
@@ -62,7 +62,7 @@ impl LocalQueue {
 #[derive(Debug)]
 pub(super) struct WorkerInbox(AtomicPtr<Task>);
 
-/// The value of an empty inbox whose owner sleeps or is about to. No task has this address.
+/// The value of an empty inbox whose owner sleeps or is about to sleep. No task has this address.
 const ASLEEP: *mut Task = ptr::without_provenance_mut(1);
 
 impl WorkerInbox {

@@ -1,8 +1,9 @@
 //! Signal handling on a worker's thread: [`SignalStack`], [`hold_others`].
 //!
 //! Handlers run on a separate stack of the thread, because a fiber's stack may be exhausted, or too
-//! small for the registers of some processors. The handlers are in `overflow.rs` and `tick.rs`. The
-//! application's own handlers, which do not expect such a stack, run on the application's threads.
+//! small to save the registers of some processors. The handlers are in `overflow.rs` and `tick.rs`.
+//! The application's own handlers, which do not expect such a stack, run on the application's
+//! threads.
 #![allow(unsafe_code, reason = "sets the thread's signal stack and mask")]
 
 use std::mem::MaybeUninit;

@@ -33,7 +33,7 @@ use super::{FiberExecutor, RunEnd};
 
 /// Virtual nanoseconds from one point to the next.
 const STEP_NS: u64 = 100;
-/// Maximum sleep of a simulation with an external source before it checks again.
+/// Maximum time that a simulation with an external source sleeps before it checks again.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The part of a simulated executor that other modules read.
@@ -252,7 +252,7 @@ struct SimulatedRun<'a> {
     /// The runnable fibers, and their numbers, in an order that depends only on the choices.
     runnable: Vec<*const Task>,
     numbers: Vec<u32>,
-    /// The fibers that wait at a lock.
+    /// The fibers that spin on a lock.
     spinning: Vec<*const Task>,
     /// The reason why the last fiber stopped, and the index of that fiber, if it can continue.
     left: SwitchReason,
@@ -329,7 +329,7 @@ impl SimulatedRun<'_> {
                 continue;
             }
             if !self.wait() {
-                // A hook that wakes no fiber is not called again.
+                // A hook that woke no fiber is not called again until a fiber has run.
                 let again = self.asked_at == Some(steps);
                 if again || !self.executor.options.hooks.on_stall() {
                     return ControlFlow::Break(RunEnd::Deadlocked);

@@ -43,9 +43,9 @@ pub(super) struct FiberStack {
     slab: u32,
 }
 
-// SAFETY: `limit` is the start of a guard of `GUARD` bytes that faults. Above the guard lie at
-// least `corosensei::stack::MIN_STACK_SIZE` bytes up to `base`, which is aligned to a page. The
-// mapping outlives every stack that is not in the pool.
+// SAFETY: `limit` is the start of a guard of `GUARD` bytes that faults. At least
+// `corosensei::stack::MIN_STACK_SIZE` bytes follow the guard, up to `base`, which is page-aligned.
+// The mapping outlives every stack that is not in the pool.
 unsafe impl corosensei::stack::Stack for FiberStack {
     fn base(&self) -> StackPointer {
         self.base

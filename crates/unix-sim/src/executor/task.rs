@@ -104,7 +104,7 @@ struct TaskState {
     yielder: *const Yielder<(), SwitchReason>,
     /// The trap with which a fault handler ends the fiber, once the fiber has begun.
     trap: Option<CoroutineTrapHandler<SwitchReason>>,
-    /// The lock at which the fiber spins.
+    /// The word of the lock that the fiber spins on.
     word: *const AtomicU32,
     /// The state of the fiber's locks while another fiber runs.
     locks: PerFiber,
@@ -187,7 +187,7 @@ impl Task {
 
     /// Returns the worker that runs the task.
     pub(super) fn home(&self) -> &'static Worker {
-        // SAFETY: only `new` and `take_to` set it, from references that live forever.
+        // SAFETY: only `new` and `take_to` set it, from references with a static lifetime.
         unsafe { &*self.home.load(Ordering::Relaxed) }
     }
 
@@ -310,7 +310,7 @@ impl Task {
         unsafe { (*self.inner.get()).trap }
     }
 
-    /// Returns the address of the field that points to the word at which the fiber spins. The fiber
+    /// Returns the address of the field that points to the word that the fiber spins on. The fiber
     /// itself uses it before the switch, its worker after the switch.
     pub(super) fn spin_word(&self) -> *mut *const AtomicU32 {
         // SAFETY: this only takes an address.
@@ -332,8 +332,8 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The task must have stopped for good or never have begun, must be in no queue, and is buried
-    /// only once.
+    /// The task must have stopped for good or never have begun, must be in no queue, and must be
+    /// buried only once.
     pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<FiberStack> {
         // SAFETY: the task is alive until the end of this function, and no other thread accesses
         // `inner`.

@@ -126,8 +126,8 @@ fn install() {
         // SAFETY: an all-zero action is valid. It has no flags and an empty mask.
         let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
         action.sa_sigaction = on_tick as *const () as usize;
-        // The handler needs its own stack, because a fiber's is too small for the registers of some
-        // processors.
+        // The handler needs its own stack, because a fiber's stack is too small to save the
+        // registers of some processors.
         action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         // SAFETY: `on_tick` takes one argument and is async-signal-safe if the tick function is.
         let result = unsafe { libc::sigaction(signal(), &raw const action, ptr::null_mut()) };

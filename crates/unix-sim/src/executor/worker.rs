@@ -25,7 +25,7 @@ pub(super) struct Worker {
     pub(super) index: AtomicUsize,
     /// Fibers woken or started by other threads.
     pub(super) inbox: WorkerInbox,
-    /// 1 while the worker's thread waits in the kernel or is about to.
+    /// 1 while the worker's thread waits in the kernel or is about to wait.
     asleep: AtomicU32,
     /// Fibers that have not begun, and the number of them. Other workers may take these fibers.
     fresh: Mutex<LocalQueue>,
@@ -92,7 +92,7 @@ impl Worker {
         }
     }
 
-    /// Returns `true` if the worker waits in the kernel or is about to.
+    /// Returns `true` if the worker waits in the kernel or is about to wait.
     pub(super) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) == 1
     }
@@ -193,7 +193,7 @@ pub(super) struct Local {
     pub(super) yielded: LocalQueue,
     /// Cached stacks.
     pub(super) stacks: RefCell<Vec<FiberStack>>,
-    /// Number of choices.
+    /// Number of choices that the worker has made.
     pub(super) turn: Cell<u32>,
     /// `true` if the chosen fiber had yielded and runs before fibers that were woken.
     pub(super) overtakes: Cell<bool>,

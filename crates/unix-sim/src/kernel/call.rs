@@ -31,7 +31,7 @@ pub(super) struct Caller<'k> {
     pub(super) frames: Cell<Vec<HandlerFrame>>,
     /// The reason why the stack is being unwound, if it is.
     pub(super) leaving: Cell<Option<ExitReason>>,
-    /// Number of times that the program caught the unwinding.
+    /// Number of times that the program caught the panic that unwinds its stack.
     swallowed: Cell<u32>,
     /// The program's current position, for `profil`.
     pub(super) at: Cell<usize>,
@@ -91,7 +91,7 @@ pub(super) enum RestartRule {
     Interrupt,
 }
 
-/// Number of times that a program may catch the unwinding before its stack is abandoned.
+/// Number of times that a program may catch that panic before its stack is abandoned.
 const MOST_SWALLOWED: u32 = 16;
 
 /// A time that no clock reaches (292 years): a sleep until this time or later has no deadline.

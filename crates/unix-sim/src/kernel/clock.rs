@@ -113,7 +113,8 @@ impl Caller<'_> {
         self.profile.set(profile);
     }
 
-    /// Moves to another position. Earlier ticks are counted at the previous position.
+    /// Records that the program has moved to another position. Earlier ticks are counted at the
+    /// previous position.
     pub(super) fn move_mark(&self, mark: usize) {
         self.update_profile();
         self.at.set(mark);

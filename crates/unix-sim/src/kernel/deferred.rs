@@ -3,7 +3,7 @@
 //!
 //! An event holds a reference to its target process or group, so that the target still exists when
 //! the event is handled. It also stores which process was *self* when the event was created
-//! (§7.2.3). A thread that defers may wait until the event has been handled
+//! (§7.2.3). A thread that defers a signal may wait until the event has been handled
 //! ([`Kernel::await_generated`]). The queue has a fixed size, because a tick must not allocate. If
 //! the queue is full, no event is created and no reference is counted. In that case an alarm is
 //! retried at the next tick, and SIGXCPU is sent when the limit is exceeded again.
@@ -24,7 +24,7 @@ use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{LockClass, SimpleLock, spl};
 
-/// The queue, including the words that are read without the lock, for exploration.
+/// The object that represents the queue, including the words that are read without the lock.
 const EVENTS: Object = Object::Lock(EventLock::RANK, 0);
 
 /// Maximum number of queued events.
@@ -135,9 +135,9 @@ impl Kernel {
         true
     }
 
-    /// Sleeps until all events that were queued before have been handled. Called at base spl, with
-    /// no lock held. Signals do not interrupt the sleep, because the signal thread never waits for
-    /// long.
+    /// Sleeps until all events that were queued before this call have been handled. Called at base
+    /// spl, with no lock held. Signals do not interrupt the sleep, because the signal thread never
+    /// waits for long.
     pub(super) fn await_generated(&self) {
         let mut wanted = None;
         loop {

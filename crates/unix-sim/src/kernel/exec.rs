@@ -46,7 +46,7 @@ impl ProgramImage {
     }
 }
 
-/// Maximum size of one argument in bytes, including the zero at its end: Linux's `MAX_ARG_STRLEN`.
+/// Maximum size of one argument in bytes, including the terminating NUL: Linux's `MAX_ARG_STRLEN`.
 const LONGEST_ARGUMENT: usize = 128 << 10;
 /// Maximum size in bytes of all arguments, including a pointer to each: a quarter of an 8 MiB
 /// stack.
@@ -86,7 +86,7 @@ impl Caller<'_> {
     /// Returns the program with this name.
     ///
     /// # Errors
-    /// Fails with `ENOENT`, with `E2BIG`, or with `EINVAL` if an argument contains a zero.
+    /// Fails with `ENOENT`, with `E2BIG`, or with `EINVAL` if an argument contains a NUL byte.
     fn image(&self, path: &str, mut arguments: Vec<String>) -> Result<ProgramImage> {
         check_text(path, &arguments)?;
         let found = self.kernel.config.programs.get(path).ok_or(Errno::ENOENT)?;
@@ -205,8 +205,8 @@ impl Caller<'_> {
     }
 }
 
-/// Rejects zeros in texts that become C strings, because neither a file name nor an argument can
-/// contain a zero.
+/// Rejects NUL bytes in strings that become C strings, because neither a file name nor an argument
+/// can contain one.
 fn check_text(path: &str, arguments: &[String]) -> Result<()> {
     let has_zero = |text: &str| text.contains('\0');
     if has_zero(path) {

@@ -22,7 +22,7 @@ use crate::lock::lock_order::TLock;
 
 /// The descriptors of a process, by number. Numbers past the end of the list are
 /// [`FileEntry::untouched`]: with an empty list, the standard descriptors are the null device. Most
-/// processes have an empty list. So has a process that has ended, but no call reads its list.
+/// processes have an empty list. A process that has ended has one too, but no call reads it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DescriptorTable(Vec<FileEntry>);
 
@@ -64,9 +64,9 @@ pub(super) enum FileEnd {
     Reader(Arc<Channel>),
     /// The writing end of a pipe.
     Writer(Arc<Channel>),
-    /// A terminal's end for processes.
+    /// The end of a terminal that processes use.
     Terminal(Arc<Terminal>),
-    /// A terminal's controlling end, for a user.
+    /// The controlling end of a terminal, which a user holds.
     Controlling(Arc<Terminal>),
 }
 
@@ -378,7 +378,7 @@ impl Caller<'_> {
         Ok(*written)
     }
 
-    /// Sends SIGPIPE to this thread, as if from itself, even after a part was written.
+    /// Sends SIGPIPE to this thread, as if from itself, even if part of the data was written.
     fn signal_broken_pipe(&self) {
         let (pid, uid) = (self.proc.number(), self.proc.ids().real);
         let info = SigInfo { code: SigCode::User, pid, uid, ..SigInfo::kernel(Signal::PIPE) };
@@ -421,7 +421,7 @@ impl OpenFile {
 
 impl Kernel {
     /// Sets the descriptors of a process that is about to call exec for `spawn`: the second
-    /// descriptor of each pair becomes what the first one was before.
+    /// descriptor of each pair then names the file that the first one named before.
     pub(super) fn move_descriptors(&self, proc: &Proc, moves: &[(Fd, Fd)]) -> Result<()> {
         let mut closed = Vec::new();
         let mut state = proc.lock(&self.locks);

@@ -122,7 +122,8 @@ impl Caller<'_> {
     /// Copies the caller's state to the child and makes it a member of the caller's group, between
     /// two walks of the group. Returns the processor on which the child must run, or `None` if a
     /// walk took place that should have included the child. `charged` is the user that was charged
-    /// before the credentials were copied; `group` is the caller's group a moment ago.
+    /// before the credentials were copied; `group` is the group that the caller was in a moment
+    /// ago.
     fn join_group(
         &self,
         child: &Proc,
@@ -219,7 +220,7 @@ impl Kernel {
         }
     }
 
-    /// Removes a child that could not begin, once all references to it are released.
+    /// Removes a child that could not be started, once all references to it are released.
     fn undo_fork(&self, parent: &Proc, child: &Proc) {
         let left = child.lock(&self.locks).begin_exit();
         drop(left);

@@ -1,5 +1,5 @@
 //! Consistency check of group counts ([`Kernel::check_groups`]): after each change, debug builds
-//! compare the counts with counts from scratch.
+//! compare the counts with counts made from scratch.
 //!
 //! A check reads the system at a moment at which no thread is in the middle of a change. It has no
 //! effect: in a simulated run it passes no point, so runs are the same with and without it. It

@@ -156,7 +156,7 @@ impl Kernel {
     }
 
     /// Moves a process between groups, and updates the counts. Returns `false` if the process was
-    /// waited for in the meantime. Called under the table for writing. A group that the move
+    /// waited for in the meantime. Called with the table locked for writing. A group that the move
     /// orphans is not signalled: the change was deliberate, and POSIX refers only to exits.
     fn requalify(&self, proc: &Proc, from: &Arc<Pgrp>, to: &Arc<Pgrp>) -> bool {
         let _relations = self.write_parent_and_own(proc);
@@ -190,7 +190,7 @@ impl Kernel {
     }
 
     /// Updates whether a process counts as a qualified member of its group, and adds the group to
-    /// `orphaned` if this orphans it. Called under relations for writing.
+    /// `orphaned` if this orphans it. Called with the relations locked for writing.
     pub(super) fn recount(
         &self,
         proc: &Proc,
@@ -208,7 +208,7 @@ impl Kernel {
         }
     }
 
-    /// Counts a process that was just forked. Called under relations for writing.
+    /// Counts a process that was just forked. Called with the relations locked for writing.
     pub(super) fn count_forked(&self, child: &Proc) {
         // Usually the child's parent is in the same group.
         if child.standing().is_some_and(|own| self.counts_for(child, own)) {
@@ -218,7 +218,7 @@ impl Kernel {
     }
 
     /// Returns `true` if a process and its parent are alive and the parent is in another group of
-    /// the same session. Called under relations.
+    /// the same session. Called with the relations locked.
     pub(super) fn counts_for(&self, proc: &Proc, group: GroupSession) -> bool {
         let cares = |parent: &Proc| {
             let its = parent.standing();

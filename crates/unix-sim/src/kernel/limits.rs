@@ -19,7 +19,7 @@ impl Default for ResourceLimits {
 }
 
 impl ResourceLimits {
-    /// Returns the limits with which a system starts.
+    /// Returns the limits that apply when a system starts.
     pub(super) fn of_config(limits: &[(Resource, Rlimit)]) -> Self {
         let mut all = Self::default();
         for (resource, limit) in limits {

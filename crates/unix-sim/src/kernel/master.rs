@@ -110,8 +110,8 @@ impl Kernel {
         }
     }
 
-    /// Ensures that there is a service fiber for each thread, including one that is about to begin,
-    /// because all of them may sleep in calls at the same time. The fiber begins when a call
+    /// Ensures that there is a service fiber for each thread, including one that is about to start,
+    /// because all of them may sleep in calls at the same time. The fiber starts when a call
     /// arrives for it.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Kernel {
         }
     }
 
-    /// Records that a service fiber begins, or has woken up.
+    /// Records that a service fiber has started or has woken up.
     fn come(&self) {
         let mut desk = self.desk();
         let (idle, me) = (desk.idle.len(), executor::current_id());

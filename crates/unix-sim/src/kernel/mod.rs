@@ -134,7 +134,7 @@ pub unsafe fn call_of(context: usize) -> Option<&'static str> {
 #[derive(Clone, Copy)]
 pub(crate) struct KernelHandle(*const Kernel);
 
-// SAFETY: all threads share the kernel in any case.
+// SAFETY: a handle only gives shared access to the kernel, which all threads share anyway.
 unsafe impl Send for KernelHandle {}
 // SAFETY: as above.
 unsafe impl Sync for KernelHandle {}
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Creates a system with its first process and a process that is about to begin `program`.
+    /// Creates a system with its first process and a process that is about to run `program`.
     pub(crate) fn boot(
         config: Arc<Config>,
         locks: Locks,

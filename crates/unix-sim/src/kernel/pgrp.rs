@@ -22,7 +22,8 @@ pub(super) struct Pgrp {
     /// The references, guarded by `pg_ref_lock`.
     references: SimpleLock<PgRefLock, References>,
     /// Number of qualified members: those whose parent is in another group of the same session.
-    /// Without a qualified member the group is orphaned. Changes under relations for writing.
+    /// Without a qualified member the group is orphaned. Changed only with the relations locked for
+    /// writing.
     qualified: AtomicI32,
 }
 
@@ -133,8 +134,8 @@ impl Pgrp {
         self.qualified.load(Ordering::Relaxed) == 0
     }
 
-    /// Adds `change` to the number of qualified members. Called under relations for writing.
-    /// Returns `true` if the group has just become orphaned.
+    /// Adds `change` to the number of qualified members. Called with the relations locked for
+    /// writing. Returns `true` if the group has just become orphaned.
     pub(super) fn qualify(&self, change: i32) -> bool {
         let before = self.qualified.fetch_add(change, Ordering::Relaxed);
         debug_assert!(before + change >= 0, "group {}: {before} {change:+}", self.id);
@@ -166,7 +167,7 @@ impl Members {
         self.slots.push(proc.slot);
     }
 
-    /// Removes a member. The last member in the list takes its index.
+    /// Removes a member. The last member in the list moves to its index.
     pub(super) fn remove(&mut self, kernel: &Kernel, proc: &Proc) {
         let place = proc.place_in_group.load(Ordering::Relaxed) as usize;
         assert_eq!(self.slots[place], proc.slot, "a member stores its index");

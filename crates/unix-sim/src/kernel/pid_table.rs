@@ -160,8 +160,8 @@ impl PidTable {
         allocation.free.push(slot);
     }
 
-    /// Keeps a number for an object of kind `keeper`. No lock is needed, because the number is in
-    /// use and so cannot be reused at this moment.
+    /// Keeps a number in use for an object of kind `keeper`. No lock is needed, because the number
+    /// is in use and so cannot be reused at this moment.
     pub(super) fn keep(&self, number: i32, keeper: PidKeeper) {
         executor::changes(Object::Number(number));
         self.words[number as usize].fetch_or(keeper as u32, Ordering::Relaxed);

@@ -47,11 +47,11 @@ pub(super) struct Proc {
     /// The index among the members of its group; guarded by `pg_lock`.
     pub(super) place_in_group: AtomicU32,
     /// `true` if the process's group counts it as a member whose parent is in another group of the
-    /// session; changes under relations for writing.
+    /// session; changed only with the relations locked for writing.
     pub(super) qualifies: AtomicBool,
     /// Group and session of a live process: a copy of its state, for threads that count qualified
-    /// members. Changes under relations for writing. For a process that has neither a parent nor
-    /// children yet, it changes under the process's `p_lock`.
+    /// members. Changed with the relations locked for writing, or under `p_lock` if the process has
+    /// neither a parent nor children yet.
     standing: AtomicU64,
     /// `true` if the process inherits the orphans among its descendants; changes under `p_lock`.
     pub(super) subreaper: AtomicBool,
@@ -61,7 +61,7 @@ pub(super) struct Proc {
     real: AtomicU32,
     effective: AtomicU32,
     session: AtomicI32,
-    /// The process's own terminal, by the instance of its lock: see `terminal/own.rs`.
+    /// The process's own terminal, identified by the instance of its lock; see `terminal/own.rs`.
     pub(super) terminal: AtomicU32,
     /// The thread that created this process, while that thread's process is the parent; else 0.
     maker: AtomicI32,
@@ -71,7 +71,7 @@ pub(super) struct Proc {
     pub(super) times: SimpleLock<UTimeLock, UserTimes>,
 }
 
-/// A key of the process in a slot, for holders without a reference; unique to that process.
+/// A unique key of the process in a slot, for holders without a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcKey {
     pub(super) slot: u32,
@@ -140,7 +140,7 @@ pub(super) struct ProcState {
     pub(super) called: Option<Arc<str>>,
     /// The tracing process.
     pub(super) tracer: Option<ProcKey>,
-    /// The thread of the tracing process that traces.
+    /// The thread of the tracing process that does the tracing.
     pub(super) tracing: Option<Arc<Thread>>,
     /// The slots of the processes that this process traces and is not the parent of.
     pub(super) tracees: Vec<u32>,
@@ -150,7 +150,7 @@ pub(super) struct ProcState {
     pub(super) unreported: Option<Signal>,
     /// The request with which the tracer resumed the process.
     pub(super) resumed: Option<Resumed>,
-    /// The program that the process has passed to exec and not begun.
+    /// The program that the process has passed to exec and not started yet.
     pub(super) image: Option<ProgramImage>,
     /// The error if the process could not exec the program that it was spawned for.
     pub(super) failure: Option<ExecFailure>,
@@ -180,7 +180,7 @@ pub(super) struct ThreadEntry {
     pub(super) pending: Pending,
     /// `true` in `sigsuspend`: the thread has a separate mask until a handler has run.
     pub(super) suspended: bool,
-    /// `true` in `wait`.
+    /// `true` while the thread is in `wait`.
     pub(super) waits: bool,
     /// `true` if a child has changed since the thread last checked.
     pub(super) changed: bool,
@@ -534,7 +534,8 @@ impl ProcState {
         }
     }
 
-    /// Sets the mask of all threads except those in `sigsuspend`; each checks what it unblocks.
+    /// Sets the mask of all threads except those in `sigsuspend`. Each thread checks which signals
+    /// it unblocks.
     pub(super) fn set_mask(&mut self, mask: SigSet) {
         self.mask = mask;
         for member in self.threads.iter().filter(|member| !member.suspended) {

@@ -72,10 +72,10 @@ pub struct ThreadState {
     pub call: &'static str,
     /// `true` if the thread sleeps interruptibly in the call.
     pub sleeps: bool,
-    /// The object of the sleep, if the call's name does not imply it, such as ` for child 5
-    /// (sleeper)`.
+    /// The object that the thread waits for, if the call's name does not imply it, such as
+    /// ` for child 5 (sleeper)`.
     pub object: String,
-    /// If the thread sleeps for a pipe: the processes that have the other end open, such as
+    /// If the thread waits for a pipe: the processes that have the other end open, such as
     /// `written by 4 (shell), itself`.
     pub other_end: String,
     /// Blocked signals.
@@ -90,8 +90,9 @@ pub struct ThreadState {
 
 impl SystemState {
     /// Returns the state of the system whose program calls this function, as a running `ps` sees
-    /// it: each process is read at one moment, but different processes at different moments.
-    /// Returns `None` outside of virtual programs, and while the caller's stack is unwound.
+    /// it: each process is read at one moment, but different processes are read at different
+    /// moments. Returns `None` outside of virtual programs, and while the caller's stack is
+    /// unwound.
     ///
     /// ```
     /// use tontine_unix_sim::{SystemState, Virtual};

@@ -129,7 +129,7 @@ impl Caller<'_> {
         taken.ok_or(Errno::EAGAIN)
     }
 
-    /// Stops waiting for signals. Other signals that arrived during the wait were left to this
+    /// Ends the wait, and passes on other signals that arrived during it. They were left to this
     /// thread, although another thread may be waiting for them.
     fn pass_on(&self) {
         let state = self.state();

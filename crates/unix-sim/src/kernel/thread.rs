@@ -33,7 +33,7 @@ bitflags! {
     }
 }
 
-/// The object that a thread sleeps for, in addition to the name of its call.
+/// The object that a thread waits for in its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitChannel {
     Nothing,
@@ -108,7 +108,7 @@ pub(super) struct Thread {
     tid: AtomicI32,
     /// The slot of the thread's process.
     pub(super) slot: u32,
-    /// The kernel, for the clock, which only has a pointer to the thread.
+    /// The kernel, for the clock tick, which has only a pointer to the thread.
     pub(super) kernel: KernelHandle,
     attention: AtomicU32,
     /// Blocked signals. Written under the process's `p_lock`: by the thread itself, or, if the mask
@@ -120,7 +120,7 @@ pub(super) struct Thread {
     awaited: AtomicU64,
     /// The name of the call that the thread is in or was in last, for inspection.
     call: AtomicPtr<&'static str>,
-    /// The object that the thread sleeps for in the call: a [`WaitChannel`].
+    /// The object that the thread waits for in the call: a packed [`WaitChannel`].
     object: AtomicU64,
     /// The word of the profiling flag (§6.1): ticks since the last check. Only the clock writes it.
     pub(super) ticks: AtomicU32,
@@ -176,19 +176,19 @@ impl Thread {
         self.waits_for(WaitChannel::Nothing);
     }
 
-    /// Records the object that the thread is about to sleep for in this call.
+    /// Records the object that the thread is about to wait for in this call.
     pub(super) fn waits_for(&self, what: WaitChannel) {
         self.object.store(what.packed(), Ordering::Relaxed);
     }
 
-    /// Describes the object that the thread sleeps for.
+    /// Describes the object that the thread waits for.
     pub(super) fn object(&self) -> String {
         WaitChannel::unpacked(self.object.load(Ordering::Relaxed)).to_string()
     }
 
     /// Returns the call that the thread is in, or was in last.
     pub(super) fn call(&self) -> &'static str {
-        // SAFETY: the pointer is null, or a reference that `calls` stored and that lives forever.
+        // SAFETY: the pointer is null, or a reference with a static lifetime that `calls` stored.
         unsafe { self.call.load(Ordering::Relaxed).as_ref() }.copied().unwrap_or("begins")
     }
 
@@ -217,7 +217,7 @@ impl Thread {
         self.attention.fetch_or(what.bits(), Ordering::Release);
     }
 
-    /// Removes handled work. Usually there is none, so nothing is written.
+    /// Removes handled work. Usually there is no such work, so nothing is written.
     pub(super) fn settle(&self, what: AstFlags) {
         if self.attention.load(Ordering::Relaxed) & what.bits() != 0 {
             executor::changes(Object::Process(self.slot));

@@ -28,7 +28,7 @@ pub(super) enum ThreadStart {
 }
 
 impl ThreadStart {
-    /// Returns the initial mask of a process that begins with this code, given the parent's `mask`.
+    /// Returns the initial mask of a process that starts with this code, given the parent's `mask`.
     pub(super) fn mask(&self, mask: SigSet) -> SigSet {
         match self {
             Self::Spawned(_) => SigSet::ALL.difference(SigSet::UNBLOCKABLE),

@@ -87,7 +87,7 @@ impl Caller<'_> {
             }
             state.tracer = Some(self.proc.tenant());
             state.tracing = Some(Arc::clone(&self.thread));
-            // A process that is already stopped counts as having stopped for the tracer.
+            // A process that is already stopped is treated as having stopped for the tracer.
             let stopped = state.stopped;
             (state.trapped, state.unreported) = (stopped, stopped);
             stopped
@@ -392,8 +392,8 @@ impl Kernel {
             }
             state.end_tracing();
             if let (Some(_), Some(parent)) = (state.news, parent) {
-                // The parent was notified of the stop as the tracer. The next parent may wait for
-                // the stop.
+                // The parent, as the tracer, has been notified of the stop. The next parent may
+                // wait for the stop.
                 self.set_changed(parent, tracee, true);
             }
             tracee.owner.store(0, Ordering::Relaxed);

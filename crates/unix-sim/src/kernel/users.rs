@@ -1,4 +1,4 @@
-//! Users, and the resources that each user has in use: [`Cred`], [`User`]. `uidhash_lock` is one of
+//! Users, and the resources that each user occupies: [`Cred`], [`User`]. `uidhash_lock` is one of
 //! the global locks of §5 (table 1).
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const STRIPES: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct PopulationCount([Stripe; STRIPES]);
 
-/// The number taken on some processors minus the number released there, modulo 2⁶⁴.
+/// The number of units taken on some processors minus the number released there, modulo 2⁶⁴.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe(AtomicU64);
@@ -69,7 +69,7 @@ impl PopulationCount {
     }
 
     fn sum(&self) -> u64 {
-        // Reading the sum is ordered with every change of the count.
+        // In an exploration, the order of this read and any change of the count matters.
         executor::changes(Object::Users);
         // SYNC count: pairs with `take`.
         let counted = self.0.iter().map(|stripe| stripe.0.load(Ordering::SeqCst));

@@ -14,9 +14,9 @@ use super::thread::WaitChannel;
 enum WaitScan<'k> {
     /// The caller now owns this child; `true` if the child has ended.
     Child(&'k Proc, WaitedChild, bool),
-    /// There are children that may change.
+    /// Some children may still change.
     Later,
-    /// There is no child that the caller could wait for.
+    /// The caller has no child that it could wait for.
     NoChild,
 }
 
@@ -100,7 +100,7 @@ impl Caller<'_> {
         }
     }
 
-    /// Sets whether a child's change wakes this thread. Earlier changes are forgotten.
+    /// Sets whether a child's change wakes this thread. Earlier changes are discarded.
     fn set_waiting(&self, waits: bool) {
         self.say_waiting(&mut self.state(), waits);
     }
@@ -129,7 +129,7 @@ impl Caller<'_> {
                 ChildScan::Never => WaitScan::NoChild,
             });
         }
-        // A continuation is reported immediately, but the child counts as changed only once it
+        // A continuation is reported immediately, but the child is marked as changed only once it
         // runs.
         let continued = options.contains(WaitOptions::CONTINUED);
         let changed = continued || kernel.any_changed(self.proc);

@@ -17,7 +17,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// A blocking lock of class `C` around a `T`.
+/// A blocking lock of class `C` that guards a `T`.
 pub(crate) struct BlockingLock<C: LockClass, T> {
     turns: Turns,
     instance: u32,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const OPEN: u32 = 0;
 const SHUT: u32 = 1;
 
-/// A spin lock without class, order or statistics.
+/// A spin lock that has no class, no rank and no statistics.
 #[derive(Debug, Default)]
 pub(super) struct Gate<T> {
     word: AtomicU32,

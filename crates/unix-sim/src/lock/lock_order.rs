@@ -14,7 +14,7 @@ use crate::held::InterruptLevel;
 /// The way in which a lock excludes other threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockKind {
-    /// A waiting thread is blocked. Many readers or one writer hold the lock.
+    /// A waiting thread blocks. Many readers or one writer may hold the lock.
     Blocking,
     /// A waiting thread spins.
     Simple,
@@ -77,7 +77,7 @@ pub(crate) trait LockClass: 'static {
 )]
 pub(crate) trait RanksBefore<Inner: LockClass>: LockClass {}
 
-/// Defines the classes of a list; each class comes before all that follow.
+/// Defines the classes in a list; each class comes before all the classes that follow it.
 macro_rules! classes {
     ($($class:ident = $row:expr;)+) => {
         #[derive(Clone, Copy)]

@@ -41,13 +41,13 @@ impl fmt::Debug for HoldClock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Presence {
-    /// Only note that the lock is held.
+    /// Only record that the lock is held.
     Absent,
     /// Take the lock.
     Present,
     /// Take the lock at a point: another fiber may run before and after.
     Explored,
-    /// Like [`Self::Explored`], and also note and count the acquisition.
+    /// Like [`Self::Explored`], and also record and count the acquisition.
     Counted,
     /// Panic: in this mode, other locks replace this one.
     Replaced,
@@ -68,7 +68,7 @@ pub(crate) struct LockOptions {
     pub(crate) model: bool,
     /// The clock that measures how long locks are held; requires [`Self::count`].
     pub(crate) hold_clock: Option<HoldClock>,
-    /// Number of attempts at a blocking lock before the fiber parks.
+    /// Number of attempts to take a blocking lock before the fiber parks.
     pub(crate) busy_turns: u32,
 }
 
@@ -204,7 +204,7 @@ impl Locks {
         self.counts.as_ref().map(LockCounts::snapshot)
     }
 
-    /// Returns the number of attempts at a blocking lock before the fiber parks.
+    /// Returns the number of attempts to take a blocking lock before the fiber parks.
     pub(super) fn busy_turns(&self) -> u32 {
         self.busy_turns
     }

@@ -37,7 +37,8 @@ impl ModelLock {
     }
 }
 
-/// Runs a model with one thread per visitor; the first visitor is the thread that runs the model.
+/// Runs a model with one thread per element of `visitors`; the first is the thread that runs the
+/// model.
 fn model(visitors: &'static [Want]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 
-/// A spin lock of class `C` around a `T`.
+/// A spin lock of class `C` that guards a `T`.
 pub(crate) struct SimpleLock<C: LockClass, T> {
     word: AtomicU32,
     instance: u32,

@@ -3,7 +3,7 @@
 //!
 //! A tick may occur whenever the level is [`InterruptLevel::Base`], even while a lock is held. A
 //! lock that a tick takes must therefore always be taken at [`InterruptLevel::High`]; otherwise the
-//! tick would spin for a lock that its own thread holds. A fiber never sleeps at high spl. If the
+//! tick would spin on a lock that its own thread holds. A fiber never sleeps at high spl. If the
 //! simulated executor interrupts a fiber at high spl, the fiber keeps its level while another one
 //! runs, as on a processor: [`TickState`].
 //!
@@ -43,8 +43,8 @@ fn raised(state: TickState) -> Spl {
     Spl { before: held::replace_state(state), level, here: PhantomData }
 }
 
-/// Restores the previous state when dropped. With debug assertions, dropping it panics if a lock of
-/// high spl is still held.
+/// Restores the previous state when dropped. With debug assertions, dropping it panics if a lock
+/// that is taken at high spl is still held.
 #[derive(Debug)]
 pub(crate) struct Spl {
     before: TickState,

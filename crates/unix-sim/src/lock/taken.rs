@@ -40,7 +40,7 @@ impl Manner {
     }
 }
 
-/// A record of a held lock. It stays on the worker of the guard that owns it.
+/// A record of a held lock. The record stays on the worker on which its guard was created.
 #[derive(Debug)]
 pub(super) struct HeldRecord {
     #[cfg(debug_assertions)]

@@ -1,7 +1,7 @@
 //! Holders and waiters of a blocking lock: [`Turns`], the locking protocol without the guarded
 //! value.
 //!
-//! One word encodes which fibers hold the lock; no other memory is touched while no fiber sleeps.
+//! One word encodes which fibers hold the lock; while no fiber sleeps, no other memory is accessed.
 //! Sleeping fibers wait in a queue behind a gate, in the order of their arrival. The last holder
 //! hands them the lock, so a fiber that wakes already holds it. While a fiber is queued, later
 //! fibers queue too, so neither writers nor readers starve.

@@ -82,7 +82,7 @@ impl Builder {
         self
     }
 
-    /// Sets whether each thread or each process has its own signal mask.
+    /// Sets whether signal masks belong to threads or to processes.
     pub fn masks(mut self, masks: Masks) -> Self {
         self.0.masks = masks;
         self
@@ -191,8 +191,8 @@ impl Builder {
     }
 
     /// Sets whether [`RunReport::locks`] contains, for each class of lock, the figures of section 9
-    /// of the paper: how many acquisitions there were, how many of them waited, how many slept, and
-    /// how long locks were held. Durations are in nanoseconds of the system's clock, which is
+    /// of the paper: the number of acquisitions, how many of them waited, how many slept, and how
+    /// long the locks were held. Durations are in nanoseconds of the system's clock, which is
     /// virtual in a simulated run. Counting costs two reads of the clock per acquisition. By
     /// default nothing is counted, at no cost.
     ///

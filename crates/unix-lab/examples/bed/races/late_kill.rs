@@ -1,9 +1,9 @@
 //! A signal is sent to a process number after the child with that number was reaped.
 //!
 //! Go's `os.Process`, reported as <https://github.com/golang/go/issues/13987>. One thread waits for
-//! a child; another kills the child when its time is over. The second thread checks whether the
-//! child was waited for, and then sends the signal to the number. If the wait returns in between,
-//! the number may belong to any process.
+//! a child; another kills the child when its time limit has passed. The second thread checks
+//! whether the child was waited for, and then sends the signal to the number. If the wait returns
+//! in between, the number may belong to any process.
 //!
 //! In this program the number stays free, so the late `kill` returns ESRCH. On a busy system it
 //! would signal the next process with the number. The fix: wait without reaping, then reap under

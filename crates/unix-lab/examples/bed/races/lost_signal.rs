@@ -2,7 +2,8 @@
 //!
 //! HAProxy, reported as <https://github.com/haproxy/haproxy/issues/1841>. The handler of SIGTERM
 //! sets a flag; the loop checks the flag and then waits for work. If the signal arrives between the
-//! two, the program notices it only when another event ends the wait. A stop took a minute.
+//! check and the wait, the program notices it only when another event ends the wait. In the report,
+//! a stop took a minute.
 //!
 //! If no other event occurs, as here, the program sleeps forever. The fix: the handler also writes
 //! a byte to a pipe on which the loop waits.

@@ -25,7 +25,7 @@ pub(crate) const RACE: Race = Race {
 
 /// The exit status of the child.
 const STATUS: i32 = 7;
-/// The value of an unknown status.
+/// The value that represents an unknown status.
 const UNKNOWN: i32 = -1;
 
 /// A child for which several threads wait.

@@ -441,7 +441,7 @@ pub(super) fn current() -> Option<usize> {
     machine().map(|machine| machine.current.get())
 }
 
-/// Returns `true` if the word at which a fiber spins is free.
+/// Returns `true` if the word that a fiber spins on is free.
 ///
 /// # Safety
 ///

@@ -36,7 +36,7 @@ pub(super) struct ModelledProcessor {
     pub(super) woken: RefCell<VecDeque<Arrival>>,
     pub(super) fresh: RefCell<VecDeque<Arrival>>,
     pub(super) yielded: RefCell<VecDeque<Arrival>>,
-    /// The time from which the fiber must yield.
+    /// The time after which the fiber must yield.
     pub(super) make_way_ps: Cell<u64>,
     /// The end of its time slice.
     pub(super) slice_ends_ps: Cell<u64>,

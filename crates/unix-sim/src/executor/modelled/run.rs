@@ -80,7 +80,7 @@ impl ModelledExecution<'_> {
                 if self.executor.wait_outside(self.worker) {
                     continue;
                 }
-                // A hook that wakes no fiber is not called again.
+                // A hook that woke no fiber is not called again until a fiber has run.
                 if asked_at == Some(steps) || !self.executor.options.hooks.on_stall() {
                     return RunEnd::Deadlocked;
                 }

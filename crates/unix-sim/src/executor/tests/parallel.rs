@@ -11,7 +11,7 @@ use super::super::{
 use super::{start, start_on};
 use crate::split_mix::SplitMix;
 
-/// Starts two fibers that pass a turn to each other, `rounds` times each.
+/// Starts two fibers that take turns, `rounds` times each.
 fn ping_pong(executor: &Arc<FiberExecutor>, places: [usize; 2], rounds: usize) -> Arc<AtomicUsize> {
     let turn = Arc::new(AtomicUsize::new(0));
     let fibers: Arc<[OnceLock<Fiber>; 2]> = Arc::default();

@@ -186,7 +186,7 @@ impl Caller<'_> {
         Ok(*written)
     }
 
-    /// Types at the controlling end. Sleeps if there is no space.
+    /// Writes input at the controlling end. Sleeps if there is no space.
     pub(in crate::kernel) fn write_input(
         &self,
         terminal: &Terminal,

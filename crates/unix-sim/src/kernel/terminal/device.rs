@@ -39,7 +39,7 @@ impl Terminal {
         Arc::new(Self { state: SimpleLock::new(instance, TerminalState::default()) })
     }
 
-    /// Returns the terminal's number among the locks.
+    /// Returns the instance number of the terminal's lock.
     pub(in crate::kernel) fn instance(&self) -> u32 {
         self.state.instance()
     }
@@ -169,8 +169,8 @@ impl Terminal {
         }
     }
 
-    /// Ends the terminal's relation to its session, whose leader is exiting, and signals its
-    /// foreground group.
+    /// Detaches the terminal from its session, whose leader is exiting, and signals the foreground
+    /// group.
     fn disown(&self, kernel: &Kernel) {
         let foreground = {
             let mut state = self.state.lock(&kernel.locks);

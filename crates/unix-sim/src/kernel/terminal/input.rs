@@ -15,7 +15,7 @@ pub(crate) enum Read {
     Bytes(usize),
     /// End-of-file was typed, or the terminal is hung up.
     End,
-    /// No input so far.
+    /// No input is available yet.
     Nothing,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct InputQueue {
     bytes: VecDeque<u8>,
     /// Number of bytes read so far, which is the position of the first byte in the queue.
     first: u64,
-    /// Positions of the bytes that finish a line, ascending. Empty unless the mode is canonical.
+    /// Positions of the bytes that finish a line, ascending. Empty outside canonical mode.
     ends: VecDeque<u64>,
 }
 

@@ -5,9 +5,9 @@
 //! was observed to behave, for those modes and characters of termios(3) that [`Termios`] contains.
 //! Characters of more than one byte are erased as a whole, as with `IUTF8`.
 //!
-//! It does not refer to processes and never waits. It returns the work for other modules as
-//! [`Effects`]. A caller that finds nothing to read, or no space, must retry after a change at the
-//! other end. There is no flow control by ^S and ^Q.
+//! It does not refer to processes and never waits. It returns the work that other modules must do
+//! as [`Effects`]. A caller that finds nothing to read, or no space, must retry after a change at
+//! the other end. There is no flow control by ^S and ^Q.
 
 use tontine_unix::{Errno, Modes, Result, SigSet, Signal, Termios};
 
@@ -20,7 +20,7 @@ pub(crate) struct LineDiscipline {
     termios: Termios,
     input: InputQueue,
     output: OutputQueue,
-    /// The column in which the echo of the unfinished line began.
+    /// The column at which the echo of the unfinished line begins.
     start: usize,
     hung_up: bool,
 }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::io::Read as _;
 
-/// Number of bytes that count as already delivered to the controlling end, like the bytes in that
+/// Number of bytes that are considered delivered to the controlling end, like the bytes in that
 /// end's own buffer on Linux. A signal from the terminal no longer discards them.
 pub(super) const ARRIVED: usize = 4095;
 /// Capacity of the queue in bytes. Writers wait if it is full.

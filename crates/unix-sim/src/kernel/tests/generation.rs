@@ -118,7 +118,7 @@ fn call(entry: Entry, in_tick: bool, at_once: Counts, later: Counts) {
 }
 
 /// On a uniprocessor, `psignal` is the direct routine, which may be called there from any context;
-/// elsewhere it is the deferred one.
+/// in all other modes it is the deferred one.
 #[test]
 fn psignal_is_safe_in_any_context_of_each_mode() {
     for in_tick in [false, true] {
@@ -178,8 +178,8 @@ fn pgsignal_self_signals_member_once() {
     }
 }
 
-/// *Self* is the process that created the event, regardless of the thread that generates the signal
-/// and of the group that *self* has joined or left since.
+/// *Self* is the process that created the event, whichever thread generates the signal and
+/// whichever group *self* has joined or left since.
 #[test]
 fn deferred_event_keeps_sending_process() {
     in_each_mode(|sys| {

@@ -2,7 +2,7 @@
 //! the ways to weaken them.
 //!
 //! A model that holds proves little unless it can fail, so each fault must be detected by at least
-//! one model. The code of the protocol is unchanged: the fault is in the words that it stores to.
+//! one model. The code of the protocol is unchanged: the fault is in the atomics that it uses.
 
 use super::Ordering;
 use std::cell::Cell;

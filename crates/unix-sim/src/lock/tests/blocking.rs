@@ -15,7 +15,7 @@ fn impatient() -> Locks {
     locks(LockingMode::Parallel, LockOptions { busy_turns: 0, ..LockOptions::default() })
 }
 
-/// Waits until `count` fibers sleep for `lock`.
+/// Waits until `count` fibers sleep in the queue of `lock`.
 fn until_queued<T>(lock: &Group<T>, count: usize) {
     while lock.queued() != count {
         thread::yield_now();

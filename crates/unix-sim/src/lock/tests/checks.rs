@@ -110,7 +110,7 @@ fn held_locks_follow_fiber() {
     let process = SimpleLock::<PLock, ()>::new(7, ());
     let mut other = PerFiber::new();
     let held = count.lock(&locks);
-    // The other fiber starts, takes a lock of lower rank and stops.
+    // The other fiber starts, takes a lock with a lower rank, and stops.
     other.exchange();
     let held_by_other = process.lock(&locks);
     other.exchange();

@@ -24,7 +24,7 @@ fn tick_may_take_high_spl_locks() {
     let time = SimpleLock::<UTimeLock, u64>::new(1, 0);
     let events = SimpleLock::<EventLock, u64>::new(0, 0);
     let process = SimpleLock::<PLock, ()>::new(1, ());
-    // The tick occurs while a lock of base spl is held.
+    // The tick occurs while a lock that is taken at base spl is held.
     let held = process.lock(&locks);
     let tick = spl::tick();
     let mut used = time.lock(&locks);
