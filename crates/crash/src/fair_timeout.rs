@@ -164,7 +164,7 @@ impl Share {
     /// Returns the part of a slice during which the process waited for a processor.
     fn starved_since(self, before: Self, slice: Duration) -> Duration {
         let waited = self.waited.saturating_sub(before.waited);
-        // The kernel does not yet count a wait that continues.
+        // The kernel does not count a wait until it ends.
         let waits = self.runnable && self.ran == before.ran;
         if waits { slice } else { waited.min(slice) }
     }

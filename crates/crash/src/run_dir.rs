@@ -16,7 +16,7 @@ use tontine_mechanisms::location::Location;
 
 const START: &str = "tontine-crash-";
 
-/// The directory that holds everything with a name in one run of a target.
+/// The directory that holds all named objects of one run of a target.
 #[derive(Debug)]
 pub struct RunDir {
     location: Location,

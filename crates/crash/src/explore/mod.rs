@@ -115,7 +115,7 @@ struct KillPoint {
 enum KillReport {
     /// A kill: single, or the second of a pair.
     Killed(KillPoint, RecordedPoint, TrialResult),
-    /// The recorded run of the successor after a first kill: its points and classes.
+    /// The recorded run of the successor after a first kill: the numbers of its points and classes.
     Recorded(usize, u32),
 }
 

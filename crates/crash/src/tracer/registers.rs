@@ -37,7 +37,7 @@ pub(super) fn read(pid: libc::pid_t) -> io::Result<Registers> {
     if returned == -1 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: filled by the successful call above.
+    // SAFETY: the successful call above initialised the structure.
     let all = unsafe { all.assume_init() };
     let general = [
         all.rax, all.rcx, all.rdx, all.rbx, all.rsp, all.rbp, all.rsi, all.rdi, all.r8, all.r9,

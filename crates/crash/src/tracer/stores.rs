@@ -152,7 +152,7 @@ fn operand(rex: u8, bytes: &mut dyn Iterator<Item = u8>) -> Option<StoreOperand>
             (base, wide) = (None, true);
         }
     } else if mode == 0 && low == 5 {
-        // Relative to the next instruction, whose address is unknown here.
+        // The operand is relative to the next instruction, whose address is unknown here.
         return None;
     }
     let mut byte = || bytes.next();

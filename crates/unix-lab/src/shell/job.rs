@@ -159,7 +159,7 @@ impl Jobs {
         }
     }
 
-    /// Records that no further status will arrive, so that running processes count as ended.
+    /// Records that no further status will arrive, so that running processes are treated as ended.
     pub(super) fn lost(&mut self) {
         for (_, last) in self.list.iter_mut().flat_map(|job| &mut job.members) {
             last.get_or_insert(WaitStatus::Exited(127));

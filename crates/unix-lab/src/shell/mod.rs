@@ -7,7 +7,7 @@
 //!
 //! [`programs()`] returns the programs that the shell runs on a system without files; a [`Launch`]
 //! runs them. [`log_in`] creates a session at a terminal for the shell, [`keep()`] continues the
-//! shell if it stops, and [`attend`] connects the user's terminal with it.
+//! shell if it stops, and [`attend`] connects the user's terminal to the session's.
 
 mod builtins;
 mod child;

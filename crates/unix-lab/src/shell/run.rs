@@ -267,7 +267,7 @@ impl Shell<'_> {
         while matches!(self.look(), Ok(true)) {}
     }
 
-    /// Records one child that changed state. Returns `false` if none did.
+    /// Records one child that changed state. Returns `false` if no child changed state.
     fn look(&mut self) -> Result<bool, Errno> {
         let options = WaitOptions::NOHANG | WaitOptions::STOPPED | WaitOptions::CONTINUED;
         let found = self.sys.waitpid(Children::Any, options)?;

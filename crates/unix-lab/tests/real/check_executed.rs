@@ -11,7 +11,7 @@ use crate::examples::examples;
 
 /// Number of orders of steps tried.
 const SEEDS: u64 = 4;
-/// Minimum number of comparisons, because a wrong folder yields none.
+/// Minimum number of comparisons, so that a wrong folder, which yields none, fails the test.
 const LEAST: usize = 16;
 
 fn checker() -> Checker {

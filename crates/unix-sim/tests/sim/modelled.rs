@@ -166,7 +166,7 @@ fn modelled_lock_waits_appear_in_the_lock_statistics() {
     assert!(many > 10.0 && blocked > 0, "{many} %, {blocked} blocked");
 }
 
-/// Regression: a service fiber of the master processed new calls while any arrived. With eight
+/// Regression: a service fiber of the master processed new calls as long as any arrived. With eight
 /// pairs on ten processors, calls arrived without end, so processes that had slept in a call and
 /// had been woken never ran again. Receivers handled only one signal in thousands.
 #[test]

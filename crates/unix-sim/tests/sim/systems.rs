@@ -21,7 +21,7 @@ pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     all.map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
 }
 
-/// Returns a small system with 400 process numbers, and with 2 processors unless uniprocessor.
+/// Returns a small system with 400 process numbers and 2 processors (1 in mode `Uniprocessor`).
 pub(crate) fn of(mode: LockingMode, executor: Executor) -> Builder {
     let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
     let builder = Virtual::builder().mode(mode).processors(processors).executor(executor);

@@ -65,9 +65,9 @@ pub(super) struct HeapTrial {
     companion: WorkerProcess,
     /// Blocks that are, or may be, handed over to the peer.
     ledger: ExpectedMessages,
-    /// [`HeapTarget::recovers`].
+    /// Value of [`HeapTarget::recovers`].
     recovers: bool,
-    /// [`HeapTarget::hands_over`].
+    /// Value of [`HeapTarget::hands_over`].
     hands_over: bool,
     sizes: Sizes,
     /// Number of blocks that fill the heap.

@@ -31,9 +31,9 @@ pub(super) struct QueueTrial {
     end: QueueEnd,
     /// `true` if the peer has opened its end.
     is_open: bool,
-    /// [`QueueSubject::delivers_again`]: receiving a message does not acknowledge it.
+    /// Value of [`QueueSubject::delivers_again`]: receiving a message does not acknowledge it.
     delivers_again: bool,
-    /// [`QueueSubject::hands_over`].
+    /// Value of [`QueueSubject::hands_over`].
     hands_over: bool,
     /// Message that the receive under test acknowledges, if the queue delivers again.
     acknowledges: Option<u32>,
@@ -134,7 +134,7 @@ impl QueueTrial {
                 scene.companion_sleeps_in(waits)?;
                 scene.act = CommandKind::Receive;
             }
-            // Excluded by `end_of` above: these operations do not belong to an end.
+            // `end_of`, above, excludes these operations, because they belong to no end.
             _ => {}
         }
         std::thread::sleep(cast.subject.settles());

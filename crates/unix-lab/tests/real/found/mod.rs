@@ -17,8 +17,8 @@ const SEEDS: u64 = 6;
 /// Maximum number of steps of each run.
 const STEPS: u32 = 400;
 
-/// Number of initial runs of each order of steps. Twelve runs miss a difference that occurs in half
-/// of all runs in one of four thousand cases.
+/// Number of initial runs of each order of steps. With twelve runs, a difference that occurs in
+/// half of all runs is missed in one of four thousand cases.
 const FIRST: usize = 2;
 /// Number of runs, including the initial runs, of an order of steps in which the two systems
 /// diverged.

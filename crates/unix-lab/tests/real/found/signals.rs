@@ -123,7 +123,7 @@ process member
 
 /// Regression: several successive steps can each have two outcomes. Each attempt drew the schedule
 /// of the whole run on the virtual Unix again from scratch until all steps matched Linux; after 64
-/// attempts the two systems counted as diverged.
+/// attempts the two systems were reported as diverged.
 #[test]
 fn each_step_is_matched_separately() {
     is_the_same(

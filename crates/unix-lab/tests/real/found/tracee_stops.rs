@@ -76,8 +76,8 @@ thread waits
     );
 }
 
-/// Regression: a stopped tracee that its tracer had continued raised SIGCONT. Linux still counts
-/// the tracee as stopped, so a wait reports that it continued. On the virtual Unix the tracer had
+/// Regression: a stopped tracee that its tracer had continued raised SIGCONT. Linux still considers
+/// the tracee stopped, so a wait reports that it continued. On the virtual Unix the tracer had
 /// ended the stop.
 #[test]
 fn sigcont_raised_by_stopped_tracee_counts_as_continue() {

@@ -170,8 +170,8 @@ process stopped
 }
 
 /// Regression: a tracee stopped for its tracer with a stop signal, which SIGCONT cancelled before
-/// the tracer ended. On Linux that stop no longer has an effect. On the virtual Unix it counted as
-/// chosen by the tracer.
+/// the tracer ended. On Linux that stop no longer has an effect. On the virtual Unix it was treated
+/// as chosen by the tracer.
 #[test]
 fn stop_cancelled_during_trap_has_no_effect() {
     is_the_same(

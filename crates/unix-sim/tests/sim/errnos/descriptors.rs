@@ -6,7 +6,7 @@ use crate::errnos::place::hold;
 use crate::errnos::row::{Row, allowed, refused};
 use crate::errnos::scene::{ignore, limit, no_descriptor_more, one_descriptor_more};
 
-/// Descriptor numbers that are not open, like the next three constants.
+/// A descriptor number that is not open, as are the next three constants.
 const MINUS_ONE: Fd = Fd(-1);
 const LOWEST: Fd = Fd(i32::MIN);
 const HIGHEST: Fd = Fd(i32::MAX);

@@ -8,7 +8,7 @@ use crate::errnos::place::hold;
 use crate::errnos::row::{Row, refused};
 use crate::errnos::scene::{CAT, MINUS_ONE, MISSING, demote, foreigner, limit, reaped, sleeper};
 
-/// Length in bytes of an argument that, with its terminating zero, exceeds the maximum.
+/// Length in bytes of an argument that, with its terminating NUL, exceeds the maximum.
 const LONG: usize = 128 << 10;
 /// Reason why rows about files run on Linux only.
 const NO_FILES: &str = "Virtual executes registered programs and has no files";

@@ -330,8 +330,8 @@ fn fork_without_free_stack_fails_without_leaks() {
         let system = system.max_stacks(256).pids(3000).limit(Resource::Processes, limit);
         let report = run(system, |sys| {
             sys.setuid(7).expect("permitted");
-            // The number of refused calls exceeds both the process numbers and the user's process
-            // limit.
+            // The number of refused calls exceeds both the number of process numbers and the user's
+            // process limit.
             let mut refused = 0;
             while refused < 3500 {
                 let mut children = Vec::new();

@@ -26,8 +26,8 @@ fn exited(sys: &dyn Sys, child: Pid) -> Option<i32> {
     waited.expect("a child of the caller").expect("the wait blocks").status.exited()
 }
 
-/// A process ends while the heir of its child also ends and is reaped. The next process in the
-/// heir's slot must not have a child.
+/// A process ends while the process that would adopt its child also ends and is reaped. The next
+/// process in the adopter's slot must not have a child.
 const ORPHANS_AGAINST_REAPER: Race = Race {
     scene: || {
         Arc::new(|sys| {
@@ -156,7 +156,8 @@ fn getppid_never_returns_the_next_process_in_a_slot() {
     GETPPID_AGAINST_EXIT.holds();
 }
 
-/// A parent and its child end at the same time. Their heir reaps each of them once.
+/// A parent and its child end at the same time. The process that adopts them reaps each of them
+/// once.
 const CHAIN: Race = Race {
     scene: || {
         Arc::new(|sys| {
