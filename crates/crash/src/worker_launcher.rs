@@ -320,7 +320,7 @@ struct FixedAddresses {
     before: libc::c_ulong,
 }
 
-/// Argument for which `personality` returns the current personality and changes nothing.
+/// Argument with which `personality` returns the current personality and changes nothing.
 const ASK: libc::c_ulong = 0xffff_ffff;
 
 impl FixedAddresses {

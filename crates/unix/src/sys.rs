@@ -56,7 +56,7 @@ pub trait Sys {
     ///
     /// # Errors
     /// 1. `ENOENT`, `EACCES`, `ENOEXEC`, `ENOMEM` or `E2BIG`, as execve(2) specifies.
-    /// 2. `EINVAL` if an argument contains a zero byte.
+    /// 2. `EINVAL` if an argument contains a NUL byte.
     fn exec(&self, path: &str, arguments: &[&str]) -> Result<Infallible>;
     /// Forks and calls exec in one step. If the child cannot exec the program, the call fails and
     /// leaves no child: no wait finds a child, and no SIGCHLD is sent.

@@ -15,7 +15,7 @@ impl Observer for Quiet {
     }
 }
 
-/// Explores a subject with the actor of this package, and prints the report.
+/// Explores a target with this package's worker, and prints the report.
 pub(crate) fn explore(name: &str, ask: impl FnOnce(&mut ExploreRequest)) -> CrashReport {
     let subjects = select::subjects(&[name.to_owned()]).expect("a known subject");
     let mut request = ExploreRequest {

@@ -1,6 +1,6 @@
 //! Tests of the explorer on queues: mechanisms that survive every kill, mechanisms that are known
-//! not to survive some, and control mechanisms with a deliberate bug, which show that the explorer
-//! finds bugs.
+//! not to survive certain kills, and control mechanisms with a deliberate bug, which show that the
+//! explorer finds bugs.
 
 use std::collections::BTreeSet;
 

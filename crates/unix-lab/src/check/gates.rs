@@ -130,7 +130,7 @@ fn set_alarm(duration: Duration) -> bool {
     let never = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let new = libc::itimerval { it_interval: never, it_value: libc::timeval { tv_sec, tv_usec } };
     let mut old = libc::itimerval { it_interval: never, it_value: never };
-    // SAFETY: both structures live across the call.
+    // SAFETY: both structures outlive the call.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const new, &raw mut old) };
     old.it_value.tv_sec != 0 || old.it_value.tv_usec != 0
 }
@@ -153,7 +153,7 @@ fn goes_through(words: &SeatWords) -> bool {
 /// `SA_RESTART`, and that handler may itself have passed gates.
 fn futex_wait(word: &AtomicU32) {
     let long = libc::timespec { tv_sec: LONG_S, tv_nsec: 0 };
-    // SAFETY: the word and the time live across the call.
+    // SAFETY: the word and the time outlive the call.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -338,7 +338,7 @@ fn as_after_login(sys: &dyn Sys) {
     }
     let _ = sys.sigprocmask(Some((SigmaskHow::Set, SigSet::EMPTY)));
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure lives across the call.
+    // SAFETY: the structure outlives the call.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
 }
 

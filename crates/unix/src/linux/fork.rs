@@ -47,8 +47,8 @@ impl ExecArguments {
 
     /// Calls execv(3), which keeps the environment of the process. Allocates nothing.
     pub(super) fn execute(&self) -> Errno {
-        // SAFETY: path and arguments end with NUL, the array ends with null, and all live across
-        // the call.
+        // SAFETY: path and arguments end with NUL, the array ends with null, and all outlive the
+        // call.
         unsafe { libc::execv(self.path.as_ptr(), self.pointers.as_ptr()) };
         last_error()
     }

@@ -139,7 +139,7 @@ pub(super) fn is_foreign(signal: Signal) -> Result<bool> {
 fn kernel_action(signal: Signal, new: Option<&libc::sigaction>) -> Result<libc::sigaction> {
     let mut old = plain(libc::SIG_DFL, &SigAction::DEFAULT);
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both live across the call. A handler in `new` is either `trampoline`, whose slot is
+    // SAFETY: both outlive the call. A handler in `new` is either `trampoline`, whose slot is
     // filled, or a handler that other code installed before.
     check(unsafe { libc::sigaction(signal.number(), new, &raw mut old) })?;
     Ok(old)
@@ -213,7 +213,7 @@ extern "C" fn trampoline(
     info: *mut libc::siginfo_t,
     _context: *mut libc::c_void,
 ) {
-    // SAFETY: the call has no conditions.
+    // SAFETY: the call has no preconditions.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: a thread's errno lives as long as the thread.
     let before = unsafe { *errno };

@@ -67,7 +67,7 @@ pub(super) fn pidfd_send(
     let call = libc::SYS_pidfd_send_signal;
     let sent = sent.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the descriptor is open; `sent` is null or refers to a value with the layout of a
-    // siginfo_t, and lives across the call.
+    // siginfo_t, and outlives the call.
     check_long(unsafe { libc::syscall(call, pidfd.as_raw_fd(), signal, sent, flags) }).map(drop)
 }
 

@@ -83,7 +83,7 @@ fn with_group<T>(group: Pid, act: impl FnOnce(i32) -> Result<T>) -> Result<T> {
 
 /// Returns the processor time of the process: `getrusage`.
 pub(super) fn usage() -> Usage {
-    // SAFETY: an rusage is plain integers and lives across the call, which fails only for a bad
+    // SAFETY: an rusage is plain integers and outlives the call, which fails only for a bad
     // address.
     used(&unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -26,7 +26,7 @@ pub(super) fn change(change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
         SigmaskHow::Set => libc::SIG_SETMASK,
     };
     let (set, mut old) = (to_sigset(set), to_sigset(SigSet::EMPTY));
-    // SAFETY: both sets live across the call.
+    // SAFETY: both sets outlive the call.
     match unsafe { libc::pthread_sigmask(how, &raw const set, &raw mut old) } {
         0 => Ok(from_sigset(&old)),
         error => Err(Errno::from_raw(error)),
@@ -36,7 +36,7 @@ pub(super) fn change(change: Option<(SigmaskHow, SigSet)>) -> Result<SigSet> {
 /// Returns the pending signals: `sigpending`.
 pub(super) fn pending() -> SigSet {
     let mut set = to_sigset(SigSet::EMPTY);
-    // SAFETY: the set lives across the call, which fails only for a bad address.
+    // SAFETY: the set outlives the call, which fails only for a bad address.
     unsafe { libc::sigpending(&raw mut set) };
     from_sigset(&set)
 }
@@ -44,7 +44,7 @@ pub(super) fn pending() -> SigSet {
 /// Waits for a handler with a temporary mask: `sigsuspend`.
 pub(super) fn suspend(mask: SigSet) -> Errno {
     let mask = to_sigset(mask);
-    // SAFETY: the set lives across the call, which never succeeds.
+    // SAFETY: the set outlives the call, which never succeeds.
     unsafe { libc::sigsuspend(&raw const mask) };
     last_error()
 }
@@ -62,7 +62,7 @@ pub(super) fn timed_wait(set: SigSet, timeout: Option<Duration>) -> Result<SigIn
     let timeout = timeout.map(to_timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
     loop {
-        // SAFETY: a siginfo_t is plain integers; all three arguments live across the call.
+        // SAFETY: a siginfo_t is plain integers; all three arguments outlive the call.
         let found = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let (set, to) = (&raw const set, &raw mut info);
@@ -86,7 +86,7 @@ pub(super) fn alarm(seconds: u32) -> u32 {
 pub(super) fn sleep(duration: Duration) -> std::result::Result<(), (Errno, Duration)> {
     let request = to_timespec(duration);
     let mut left = to_timespec(Duration::ZERO);
-    // SAFETY: both live across the call.
+    // SAFETY: both outlive the call.
     check(unsafe { libc::nanosleep(&raw const request, &raw mut left) }).map(drop).map_err(
         |errno| {
             let left = Duration::new(left.tv_sec.unsigned_abs(), left.tv_nsec as u32);

@@ -96,7 +96,7 @@ pub(super) fn queue(process: Pid, signal: Option<Signal>, value: i32) -> Result<
     if process.birth().is_some() {
         return to_child(process, |child| pidfd_send(child, signal, Some(&sent), 0));
     }
-    // SAFETY: `sent` has the layout of a siginfo_t and lives across the call.
+    // SAFETY: `sent` has the layout of a siginfo_t and outlives the call.
     let sent = unsafe {
         libc::syscall(libc::SYS_rt_sigqueueinfo, process.number(), signal, &raw const sent)
     };

@@ -65,8 +65,8 @@ struct Move {
     in_the_way: bool,
 }
 
-/// Checks that the kernel has clone3: the kernel then rejects the missing arguments and not the
-/// call.
+/// Checks that the kernel has clone3: if it has, it rejects the missing arguments rather than the
+/// call itself.
 pub(super) fn probe() -> Result<()> {
     let nothing = std::ptr::null::<CloneArguments>();
     // SAFETY: the kernel refuses a size of 0 before it reads anything.
@@ -145,7 +145,7 @@ fn clone(order: &mut SpawnArgs) -> Result<(i32, OwnedFd)> {
 #[cfg(target_arch = "x86_64")]
 fn clone_with(arguments: &CloneArguments, order: &mut SpawnArgs) -> i32 {
     let result: i64;
-    // SAFETY: the system call reads `arguments`, which lives across it and requests a child in this
+    // SAFETY: the system call reads `arguments`, which outlives it and requests a child in this
     // memory on this stack, with the parent asleep until the child calls exec or ends. In the child
     // rax is 0, and the child does not change this frame: it aligns the stack, calls a function
     // that does not return, and writes only below the stack pointer, where nothing is kept across
@@ -231,7 +231,7 @@ fn prepare(order: &mut SpawnArgs) -> Result<()> {
     place_descriptors(&mut order.descriptors)?;
     order.placement.apply();
     let mask = &raw const order.mask;
-    // SAFETY: the set lives across the call; the mask is the child's own.
+    // SAFETY: the set outlives the call; the mask is the child's own.
     let error = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut()) };
     if error == 0 { Ok(()) } else { Err(Errno::from_raw(error)) }
 }

@@ -76,7 +76,7 @@ fn disabled() -> libc::stack_t {
 fn exchange(new: Option<&libc::stack_t>) -> Result<libc::stack_t> {
     let mut old = disabled();
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both live across the call; the memory of a new stack stays mapped while the thread
+    // SAFETY: both outlive the call; the memory of a new stack stays mapped while the thread
     // uses it.
     check(unsafe { libc::sigaltstack(new, &raw mut old) })?;
     Ok(old)

@@ -62,7 +62,7 @@ impl ChildEntry {
     }
 }
 
-/// The backend's state for this process; see the module.
+/// The backend's state for this process; see the module documentation.
 #[derive(Debug)]
 pub(super) struct ProcessTable {
     children: BTreeMap<i32, ChildEntry>,
@@ -316,7 +316,7 @@ impl MaskGuard {
     pub(super) fn new() -> Self {
         let all = to_sigset(SigSet::ALL);
         let mut before = to_sigset(SigSet::EMPTY);
-        // SAFETY: both sets live across the call, which cannot fail with these arguments.
+        // SAFETY: both sets outlive the call, which cannot fail with these arguments.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
         Self { before }
     }
@@ -324,7 +324,7 @@ impl MaskGuard {
 
 impl Drop for MaskGuard {
     fn drop(&mut self) {
-        // SAFETY: the set lives across the call, which returns no set.
+        // SAFETY: the set outlives the call, which returns no set.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut());
         };

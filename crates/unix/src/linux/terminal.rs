@@ -106,7 +106,7 @@ pub(super) fn set_attributes(terminal: Fd, termios: &Termios) -> Result<()> {
     for (at, character) in characters {
         kernel.c_cc[at] = character;
     }
-    // SAFETY: the structure lives across the call.
+    // SAFETY: the structure outlives the call.
     check(unsafe { libc::tcsetattr(terminal.0, libc::TCSANOW, &raw const kernel) }).map(drop)
 }
 
@@ -125,7 +125,7 @@ fn put(flags: &mut libc::tcflag_t, flag: libc::tcflag_t, on: bool) {
 }
 
 fn kernel_attributes(terminal: Fd) -> Result<libc::termios> {
-    // SAFETY: a termios is plain integers, and lives across the call.
+    // SAFETY: a termios is plain integers, and outlives the call.
     unsafe {
         let mut kernel: libc::termios = std::mem::zeroed();
         check(libc::tcgetattr(terminal.0, &raw mut kernel))?;

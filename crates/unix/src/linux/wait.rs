@@ -404,7 +404,7 @@ fn ask_into(whom: Whom<'_>, options: WaitOptions, found: *mut WaitidResult) -> R
         Whom::Group(group) => (libc::P_PGID, group),
         Whom::All => (libc::P_ALL, 0),
     };
-    // SAFETY: the pointee belongs to the caller and lives across the call; both pointers refer to
+    // SAFETY: the pointee belongs to the caller and outlives the call; both pointers refer to
     // its fields.
     let (info_to, usage_to) = unsafe { (&raw mut (*found).info, &raw mut (*found).usage) };
     let flags = wait_flags(options);
