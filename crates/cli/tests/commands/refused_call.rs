@@ -27,7 +27,7 @@ fn refused_call_skips_row_with_call_name() {
     command.args(["round-trip/eventfd", "round-trip/posix-mq", "round-trip/pipe"]);
     command.args(["throughput/posix-mq", "survival/posix-mq", "death-notice/wait4"]);
     // SAFETY: between fork and exec only `prctl` and `seccomp` are called, with a program that was
-    // built before.
+    // built earlier.
     unsafe {
         command.pre_exec(move || {
             seccompiler::apply_filter(&filter).map_err(|_| std::io::ErrorKind::Unsupported.into())
@@ -65,7 +65,7 @@ fn untraceable_target_is_skipped_with_call_name() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tontine"));
         command.args(["crash", "pipe", "--format", "json"]);
         // SAFETY: between fork and exec only `prctl` and `seccomp` are called, with a program that
-        // was built before.
+        // was built earlier.
         unsafe {
             command.pre_exec(move || {
                 let applied = seccompiler::apply_filter(&filter);

@@ -119,8 +119,8 @@ fn lane_survives_two_receiver_deaths() {
     }
 }
 
-/// Like the test above, but the first receiver dies before it waits for messages, and the second
-/// dies while it binds the address.
+/// Like [`lane_survives_two_receiver_deaths`], but the first receiver dies before it waits for
+/// messages, and the second dies while it binds the address.
 #[test]
 fn lane_survives_death_of_binding_successor() {
     let report = explore("mailbox-succession", |request| {

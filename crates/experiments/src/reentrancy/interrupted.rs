@@ -303,7 +303,8 @@ fn on_value<V: InterruptedWork>(desk: &HandlerCounters) {
             desk.tell(right);
         }
     }
-    // SYNC reentrancy-begun: pairs with the load in `work`; everything above happens before.
+    // SYNC reentrancy-begun: pairs with the load in `work`; everything above happens before this
+    // store.
     desk.begun.fetch_add(1, Ordering::Release);
 }
 

@@ -134,7 +134,7 @@ impl WorkerTable {
 
     /// Records that the slot's worker writes nothing more into its rings.
     pub(super) fn finish(&self, seat: usize) {
-        // SYNC heaps-finished: pairs with `all_finished`; the rings are written before.
+        // SYNC heaps-finished: pairs with `all_finished`; the rings are already written.
         self.seats[seat].finished.store(1, Ordering::Release);
     }
 

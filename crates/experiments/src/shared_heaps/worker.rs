@@ -44,7 +44,7 @@ pub(super) struct HeapWorker<'w, H: MeasuredHeap> {
     pub(super) workers: usize,
     /// The worker's random number generator.
     pub(super) random: HeapRng,
-    /// `true` if no other worker had this index before.
+    /// `true` if no other worker had this index earlier.
     pub(super) is_first: bool,
     owner: u64,
     freed: u64,

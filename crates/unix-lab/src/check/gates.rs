@@ -123,8 +123,8 @@ fn until(timer: &PendingTimer) -> Duration {
     Duration::from_nanos(timer.real_ns.load(SeqCst).saturating_sub(now_ns()).max(1_000))
 }
 
-/// Sets the process's alarm, or cancels it if `duration` is zero. Returns `true` if an alarm was
-/// set before.
+/// Sets the process's alarm, or cancels it if `duration` is zero. Returns `true` if an alarm had
+/// already been set.
 fn set_alarm(duration: Duration) -> bool {
     let (tv_sec, tv_usec) = (duration.as_secs() as i64, i64::from(duration.subsec_micros()));
     let never = libc::timeval { tv_sec: 0, tv_usec: 0 };

@@ -42,7 +42,7 @@ pub(super) struct RollSearch {
     choice: SplitMix,
 }
 
-/// On average, one in this many attempts also draws a new seed for the step before.
+/// On average, one in this many attempts also draws a new seed for the previous step.
 const STEPS_BACK: usize = 3;
 
 impl RollSearch {

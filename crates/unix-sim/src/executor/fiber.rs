@@ -78,7 +78,7 @@ impl Fiber {
     /// The run of the fiber must have ended.
     pub(crate) unsafe fn locks(&self) -> Vec<String> {
         match &self.0 {
-            // SAFETY: the caller's guarantee.
+            // SAFETY: the caller upholds the contract of this function.
             FiberKind::Task(task) => unsafe { task.locks() },
             FiberKind::Thread(_) => Vec::new(),
         }
@@ -166,8 +166,8 @@ pub(crate) fn processor() -> usize {
     running().map_or(0, Task::processor)
 }
 
-/// Sleeps until [`Fiber::unpark`] is called. Returns immediately if it was called before. May also
-/// return spuriously.
+/// Sleeps until [`Fiber::unpark`] is called. Returns immediately if it has already been called. May
+/// also return spuriously.
 pub fn park() {
     assert_may_park();
     match running() {

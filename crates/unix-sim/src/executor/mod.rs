@@ -6,7 +6,7 @@
 //! boot and in tests of single parts, these functions act on the thread of the operating system.
 //!
 //! - **Parallel** (`parallel.rs`): one thread per processor. An idle thread may take a fiber that
-//!   has not begun; once begun, a fiber stays on its thread.
+//!   has not started; once started, a fiber stays on its thread.
 //! - **Simulated** (`simulated.rs`): one thread, a virtual clock, and a seed that decides at each
 //!   [`point`] which fiber runs. The same seed gives the same run.
 //! - **Modelled** (`modelled/`): one thread that models many processors, each with a clock, and a
@@ -261,7 +261,7 @@ impl FiberExecutor {
         })
     }
 
-    /// Queues a fiber that has not begun.
+    /// Queues a fiber that has not started.
     fn queue_fresh(&self, task: &Arc<Task>, mine: CurrentWorker<'_>) {
         let (raw, home) = (Arc::as_ptr(task), task.home());
         match mine {
@@ -282,7 +282,7 @@ impl FiberExecutor {
     /// Runs until no fiber is left, all threads are blocked, or [`FiberExecutor::stop`] is called.
     ///
     /// Abandons the remaining fibers: leaks the contents of their stacks and counts them as
-    /// abandoned. Fibers that have not begun never begin.
+    /// abandoned. Fibers that have not started never begin.
     ///
     /// # Panics
     ///
@@ -436,13 +436,13 @@ impl FiberExecutor {
         Ok(stacks.pop().expect("a stack was lent"))
     }
 
-    /// Ends a fiber that has stopped for good.
+    /// Ends a fiber that has stopped permanently.
     ///
     /// # Safety
     ///
     /// Like [`Task::bury`]. Must be called on the thread of `worker`.
     unsafe fn bury(&self, task: *const Task, leave: SwitchReason, worker: &Worker, local: &Local) {
-        // SAFETY: the caller's guarantee.
+        // SAFETY: the caller upholds the contract of this function.
         let (context, stack) = unsafe { ((*task).context, Task::bury(task, leave)) };
         match stack {
             Some(stack) => {

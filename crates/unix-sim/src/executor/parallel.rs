@@ -2,7 +2,7 @@
 //! detection of the end of a run.
 //!
 //! Each worker takes fibers from four queues: its inbox, the fibers woken on this worker, the
-//! fibers that have not begun (which other workers may also take), and the fibers that yielded.
+//! fibers that have not started (which other workers may also take), and the fibers that yielded.
 //! Woken fibers come first, but each queue comes first once in [`ROUND`] choices. An idle worker
 //! polls for a few microseconds and then sleeps.
 //!
@@ -143,7 +143,7 @@ impl FiberExecutor {
         });
     }
 
-    /// Takes half of the fibers that have not begun from another worker.
+    /// Takes half of the fibers that have not started from another worker.
     fn take(&self, worker: &'static Worker) -> Option<*const Task> {
         let (before, after) = self.workers.split_at(worker.number());
         let victim = after[1..].iter().chain(before).find(|victim| victim.has_fresh())?;
@@ -161,7 +161,7 @@ impl FiberExecutor {
         Some(first)
     }
 
-    /// Wakes a sleeping worker to take some of `count` fibers that have not begun. The last fiber
+    /// Wakes a sleeping worker to take some of `count` fibers that have not started. The last fiber
     /// is left to the worker that started it, because that worker is usually about to wait for it.
     /// Otherwise the monitor shares it.
     pub(super) fn share(&self, count: usize) {
@@ -194,7 +194,8 @@ impl FiberExecutor {
                 local.yielded.push(task)
             }
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
-                // SAFETY: the task has stopped for good, is in no queue, and is not accessed again.
+                // SAFETY: the task has stopped permanently, is in no queue, and is not accessed
+                // again.
                 unsafe { self.bury(task, leave, worker, local) };
             }
         }
@@ -287,14 +288,14 @@ impl FiberExecutor {
         }
     }
 
-    /// Ends a worker: drops the fibers that have not begun, and returns the cached stacks.
+    /// Ends a worker: drops the fibers that have not started, and returns the cached stacks.
     fn leave(&self, worker: &'static Worker, local: &Local) {
         self.fetch(worker, local);
         let queued =
             || local.woken.pop().or_else(|| worker.pop_fresh()).or_else(|| local.yielded.pop());
         while let Some(task) = queued() {
-            // SAFETY: a queued task is alive, and this thread holds it. A task that has never begun
-            // is buried once, here.
+            // SAFETY: a queued task is alive, and this thread holds it. A task that has never
+            // started is buried once, here.
             unsafe {
                 if (*task).is_fresh() {
                     self.bury(task, SwitchReason::End, worker, local);
@@ -340,7 +341,7 @@ impl Watchdog {
     }
 
     /// Ends the time slice of each fiber that has run since the last check, reports fibers that run
-    /// for too long, and shares fibers that no worker has begun.
+    /// for too long, and shares fibers that no worker has started.
     fn look(&mut self, executor: &FiberExecutor) {
         let now = Instant::now();
         for (seen, worker) in self.0.iter_mut().zip(&executor.workers) {

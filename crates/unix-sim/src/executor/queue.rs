@@ -161,7 +161,7 @@ mod tests {
             Arc::as_ptr(&Task::new(id, start, place, stack))
         });
         test(tasks);
-        // SAFETY: the tasks have never begun, are in no queue, and are buried once.
+        // SAFETY: the tasks have never started, are in no queue, and are buried once.
         pool.give(
             tasks.into_iter().filter_map(|task| unsafe { Task::bury(task, SwitchReason::End) }),
         );

@@ -546,7 +546,8 @@ impl SimulatedRun<'_> {
             }
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
                 self.remove(index);
-                // SAFETY: the task has stopped for good, is in no queue, and is not accessed again.
+                // SAFETY: the task has stopped permanently, is in no queue, and is not accessed
+                // again.
                 unsafe { self.executor.bury(task, leave, self.worker, self.local) };
             }
         }
@@ -554,12 +555,12 @@ impl SimulatedRun<'_> {
         self.last = matches!(leave, SwitchReason::Point | SwitchReason::Yield).then_some(index);
     }
 
-    /// Drops the fibers that have not begun, and returns the stacks.
+    /// Drops the fibers that have not started, and returns the stacks.
     fn end(&mut self) {
         self.collect();
         while let Some(task) = self.runnable.pop() {
             // SAFETY: a runnable task is alive and no other thread holds it. A task that has never
-            // begun is buried once, here.
+            // started is buried once, here.
             unsafe {
                 if (*task).is_fresh() {
                     self.executor.bury(task, SwitchReason::End, self.worker, self.local);

@@ -23,7 +23,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 /// a probe, and a multiple of the page size (up to 64 KiB on AArch64).
 const GUARD: usize = if cfg!(target_arch = "aarch64") { 64 << 10 } else { 16 << 10 };
 /// Number of stacks in the first slab and in the largest slab; each slab has twice as many stacks
-/// as the one before.
+/// as the previous one.
 const FIRST_SLAB: usize = 16;
 const LAST_SLAB: usize = 1024;
 /// Maximum number of free stacks that keep their memory.

@@ -79,7 +79,7 @@ pub(super) struct Task {
     /// The guard below the fiber's stack.
     guard: (usize, usize),
     state: AtomicU32,
-    /// The worker that runs the fiber; changes only before the fiber has begun.
+    /// The worker that runs the fiber; changes only before the fiber has started.
     home: AtomicPtr<Worker>,
     /// The number of the fiber's processor.
     processor: AtomicUsize,
@@ -102,7 +102,7 @@ struct TaskState {
     body: Option<(Body, FiberStack)>,
     coroutine: Option<FiberThread>,
     yielder: *const Yielder<(), SwitchReason>,
-    /// The trap with which a fault handler ends the fiber, once the fiber has begun.
+    /// The trap with which a fault handler ends the fiber, once the fiber has started.
     trap: Option<CoroutineTrapHandler<SwitchReason>>,
     /// The word of the lock that the fiber spins on.
     word: *const AtomicU32,
@@ -118,14 +118,14 @@ impl std::fmt::Debug for TaskState {
 
 // SAFETY: `inner` is accessed only by the thread that holds the task out of all queues: its
 // starter, then the worker that took it, then the fiber itself on that worker's thread; the queues
-// order these accesses. A coroutine that has begun never changes its thread. Only an unbegun task
-// does, and its body is `Send`.
+// order these accesses. A coroutine that has started never changes its thread. Only an unstarted
+// task does, and its body is `Send`.
 unsafe impl Send for Task {}
 // SAFETY: as above; the other fields are atomic or never change.
 unsafe impl Sync for Task {}
 
 impl Task {
-    /// Creates a task that has not begun. The reference that its executor owns is leaked until
+    /// Creates a task that has not started. The reference that its executor owns is leaked until
     /// [`Task::bury`].
     pub(super) fn new(id: u32, start: Start, place: Affinity, stack: FiberStack) -> Arc<Self> {
         let Start { context, name, body, .. } = start;
@@ -332,8 +332,8 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The task must have stopped for good or never have begun, must be in no queue, and must be
-    /// buried only once.
+    /// The task must have stopped permanently or never have started, must be in no queue, and must
+    /// be buried only once.
     pub(super) unsafe fn bury(this: *const Self, leave: SwitchReason) -> Option<FiberStack> {
         // SAFETY: the task is alive until the end of this function, and no other thread accesses
         // `inner`.

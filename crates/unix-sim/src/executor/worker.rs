@@ -27,7 +27,7 @@ pub(super) struct Worker {
     pub(super) inbox: WorkerInbox,
     /// 1 while the worker's thread waits in the kernel or is about to wait.
     asleep: AtomicU32,
-    /// Fibers that have not begun, and the number of them. Other workers may take these fibers.
+    /// Fibers that have not started, and the number of them. Other workers may take these fibers.
     fresh: Mutex<LocalQueue>,
     fresh_count: AtomicUsize,
     /// `true` if the running fiber should yield at its next return to user mode.
@@ -120,8 +120,8 @@ impl Worker {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// Queues a fiber that has not begun and may begin on another worker. Returns the new number of
-    /// such fibers.
+    /// Queues a fiber that has not started and may begin on another worker. Returns the new number
+    /// of such fibers.
     pub(super) fn push_fresh(&self, task: *const Task) -> usize {
         let queue = self.lock_fresh();
         queue.push(task);
@@ -130,7 +130,7 @@ impl Worker {
         count
     }
 
-    /// Takes the oldest fiber that has not begun.
+    /// Takes the oldest fiber that has not started.
     pub(super) fn pop_fresh(&self) -> Option<*const Task> {
         if !self.has_fresh() {
             return None;
@@ -142,12 +142,12 @@ impl Worker {
         Some(task)
     }
 
-    /// Returns `true` if a fiber that has not begun is queued.
+    /// Returns `true` if a fiber that has not started is queued.
     pub(super) fn has_fresh(&self) -> bool {
         self.fresh_count() > 0
     }
 
-    /// Returns the number of queued fibers that have not begun.
+    /// Returns the number of queued fibers that have not started.
     pub(super) fn fresh_count(&self) -> usize {
         self.fresh_count.load(Ordering::Relaxed)
     }
@@ -187,7 +187,7 @@ fn unused() -> MutexGuard<'static, Vec<&'static Worker>> {
 /// The private part of a worker, which only its own thread accesses.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Woken fibers, and unbegun fibers that are pinned here.
+    /// Woken fibers, and unstarted fibers that are pinned here.
     pub(super) woken: LocalQueue,
     /// Fibers that yielded.
     pub(super) yielded: LocalQueue,

@@ -5,7 +5,7 @@
 //! the event is handled. It also stores which process was *self* when the event was created
 //! (§7.2.3). A thread that defers a signal may wait until the event has been handled
 //! ([`Kernel::await_generated`]). The queue has a fixed size, because a tick must not allocate. If
-//! the queue is full, no event is created and no reference is counted. In that case an alarm is
+//! the queue is full, no event is created and no reference is taken. In that case an alarm is
 //! retried at the next tick, and SIGXCPU is sent when the limit is exceeded again.
 
 use std::collections::VecDeque;
@@ -108,7 +108,7 @@ impl Kernel {
         });
     }
 
-    /// Counts a reference for an event, or returns `None` if the process is ending and so discards
+    /// Takes a reference for an event, or returns `None` if the process is ending and so discards
     /// signals.
     fn hold_process(&self, target: &Proc) -> Option<HeldProc> {
         ProcRef::new(self, target).hold()

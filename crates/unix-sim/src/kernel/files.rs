@@ -421,7 +421,7 @@ impl OpenFile {
 
 impl Kernel {
     /// Sets the descriptors of a process that is about to call exec for `spawn`: the second
-    /// descriptor of each pair then names the file that the first one named before.
+    /// descriptor of each pair then names the file that the first one named before the call.
     pub(super) fn move_descriptors(&self, proc: &Proc, moves: &[(Fd, Fd)]) -> Result<()> {
         let mut closed = Vec::new();
         let mut state = proc.lock(&self.locks);

@@ -126,7 +126,7 @@ pub(crate) struct Notes {
 ///
 /// The context must belong to a fiber that has not ended.
 pub unsafe fn call_of(context: usize) -> Option<&'static str> {
-    // SAFETY: the caller's guarantee.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { Thread::call_of(context) }
 }
 

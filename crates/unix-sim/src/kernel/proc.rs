@@ -174,7 +174,7 @@ pub(super) enum ChildEvent {
 pub(super) struct ThreadEntry {
     pub(super) thread: Arc<Thread>,
     /// The fiber on which the thread sleeps: its own, or in mode `Master` one on processor 0.
-    /// `None` until the thread has begun.
+    /// `None` until the thread has started.
     pub(super) fiber: Option<Fiber>,
     /// Signals pending for this thread alone.
     pub(super) pending: Pending,
@@ -293,7 +293,7 @@ impl Proc {
         self.standing.store(u64::from(group) << 32 | u64::from(session), Ordering::Relaxed);
     }
 
-    /// Marks that the process is no longer alive.
+    /// Records that the process is no longer alive.
     pub(super) fn leave_standing(&self) {
         executor::changes(Object::Process(self.slot));
         self.standing.store(0, Ordering::Relaxed);
@@ -344,7 +344,7 @@ impl Proc {
     ///
     /// Like [`SimpleLock::value_after_the_end`].
     pub(super) unsafe fn state_after_the_end(&self) -> &ProcState {
-        // SAFETY: the caller's guarantee.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { self.state.value_after_the_end() }
     }
 
@@ -391,7 +391,7 @@ impl Proc {
         self.refs.fetch_sub(1, Ordering::Release) == ENDING | 1
     }
 
-    /// Counts a reference. Returns `false` if the process is ending.
+    /// Takes a reference. Returns `false` if the process is ending.
     pub(super) fn count(&self) -> bool {
         executor::changes(Object::Process(self.slot));
         let mut refs = self.refs.load(Ordering::Relaxed);

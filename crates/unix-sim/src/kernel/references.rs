@@ -1,7 +1,7 @@
 //! References to a process that was looked up (§5.2): [`ProcRef`] and [`HeldProc`]. An exit
 //! completes when no reference is left.
 //!
-//! Slots are never freed: a lookup counts a reference first, and then checks that the slot still
+//! Slots are never freed: a lookup first takes a reference, and then checks that the slot still
 //! holds the intended process.
 
 use std::ops::Deref;

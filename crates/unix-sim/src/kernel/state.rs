@@ -198,7 +198,7 @@ impl Kernel {
     /// nothing.
     pub(crate) unsafe fn snapshot(&self) -> SystemState {
         self.collect(|proc| {
-            // SAFETY: the caller's guarantee.
+            // SAFETY: the caller upholds the contract of this function.
             let state = unsafe { proc.state_after_the_end() };
             // SAFETY: as above.
             let locks = |fiber: &Fiber| unsafe { fiber.locks() };

@@ -158,8 +158,8 @@ impl Thread {
         self.tid.store(tid, Ordering::Relaxed);
     }
 
-    /// Marks that the thread has left its process. Called by the thread itself, or for it while it
-    /// sleeps.
+    /// Records that the thread has left its process. Called by the thread itself, or for it while
+    /// it sleeps.
     pub(super) fn leaves(&self) {
         executor::changes(Object::Process(self.slot));
         self.left.store(true, Ordering::Relaxed);

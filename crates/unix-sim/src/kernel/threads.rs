@@ -123,7 +123,7 @@ pub unsafe fn is_wanted(context: usize) -> bool {
     !thread.attention().difference(AstFlags::TICK).is_empty()
 }
 
-/// Marks whether the calling thread waits in user mode and must be woken to handle pending work.
+/// Records whether the calling thread waits in user mode and must be woken to handle pending work.
 pub fn stands(it: bool) {
     // SAFETY: the context of the running fiber is its thread, which the fiber keeps alive.
     let thread = unsafe { &*(executor::context() as *const Thread) };

@@ -25,7 +25,7 @@ pub(crate) fn splhigh() -> Spl {
     raised(TickState { level: InterruptLevel::High, ..held::state() })
 }
 
-/// Marks that this worker is handling a tick, at high spl, until the guard is dropped.
+/// Marks this worker as handling a tick, at high spl, until the guard is dropped.
 ///
 /// # Panics
 ///

@@ -140,7 +140,7 @@ fn kernel_action(signal: Signal, new: Option<&libc::sigaction>) -> Result<libc::
     let mut old = plain(libc::SIG_DFL, &SigAction::DEFAULT);
     let new = new.map_or(ptr::null(), ptr::from_ref);
     // SAFETY: both outlive the call. A handler in `new` is either `trampoline`, whose slot is
-    // filled, or a handler that other code installed before.
+    // filled, or a handler that other code has already installed.
     check(unsafe { libc::sigaction(signal.number(), new, &raw mut old) })?;
     Ok(old)
 }

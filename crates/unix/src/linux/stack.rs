@@ -99,7 +99,7 @@ impl Drop for Area {
             && current.ss_sp == self.start
             && exchange(Some(&disabled())).is_err()
         {
-            // A handler runs on the stack.
+            // A handler is running on the stack, so the mapping is leaked.
             return;
         }
         // SAFETY: `map` created the mapping with this size, and the kernel no longer uses it.

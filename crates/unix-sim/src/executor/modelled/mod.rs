@@ -300,7 +300,7 @@ impl ModelledRun {
         }
     }
 
-    /// Queues a fiber that was woken or has not begun.
+    /// Queues a fiber that was woken or has not started.
     pub(super) fn post(&self, task: *const Task, fresh: bool) {
         // SAFETY: the caller holds a live task out of all queues.
         let home = unsafe { (*task).processor() };
@@ -346,7 +346,7 @@ impl ModelledRun {
         now_ps + self.varied(self.costs.ps(CostKind::Latency))
     }
 
-    /// Lets an idle processor take some of the fibers that have not begun on `from`, as the
+    /// Lets an idle processor take some of the fibers that have not started on `from`, as the
     /// parallel executor does. A sleeping processor is woken only if there are two or more such
     /// fibers.
     fn share(&self, from: usize) {
@@ -355,7 +355,7 @@ impl ModelledRun {
     }
 
     /// Does the work of the parallel executor's monitor at each of its checks, so that no processor
-    /// keeps sleeping while another one has fibers that have not begun.
+    /// keeps sleeping while another one has fibers that have not started.
     fn look_about(&self, now_ps: u64) {
         if now_ps < self.next_look_ps.get() {
             return;
@@ -447,7 +447,7 @@ pub(super) fn current() -> Option<usize> {
 ///
 /// The fiber must be spinning, so that its word lives as long as the frame in which it spins.
 unsafe fn is_free(task: *const Task) -> bool {
-    // SAFETY: the caller's guarantee.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe {
         let word: *const AtomicU32 = *(*task).spin_word();
         (*word).load(Ordering::Relaxed) == 0

@@ -1,7 +1,7 @@
 //! One processor of the model, with its clock and its queues: [`ModelledProcessor`].
 //!
 //! It chooses the next fiber by the rules of `parallel.rs`: woken fibers first, then fibers that
-//! have not begun, then fibers that yielded. Within a round, each queue comes first once.
+//! have not started, then fibers that yielded. Within a round, each queue comes first once.
 #![allow(unsafe_code, reason = "runs fibers by address")]
 
 use std::cell::{Cell, RefCell};
@@ -93,7 +93,7 @@ impl ModelledProcessor {
         self.spins.get() && unsafe { is_free(self.task.get()) }
     }
 
-    /// Takes half of the fibers that have not begun from another processor, ready at `ready_ps`.
+    /// Takes half of the fibers that have not started from another processor, ready at `ready_ps`.
     pub(super) fn take_from(&self, victim: &Self, ready_ps: u64) {
         let mut theirs = victim.fresh.borrow_mut();
         let count = theirs.len().div_ceil(2).min(TAKEN);

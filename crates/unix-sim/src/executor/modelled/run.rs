@@ -188,14 +188,15 @@ impl ModelledExecution<'_> {
             SwitchReason::Park => processor.woken.borrow_mut().push_back(arrival),
             SwitchReason::Yield => processor.yielded.borrow_mut().push_back(arrival),
             SwitchReason::Abandon | SwitchReason::End | SwitchReason::Overflow => {
-                // SAFETY: the task has stopped for good, is in no queue, and is not accessed again.
+                // SAFETY: the task has stopped permanently, is in no queue, and is not accessed
+                // again.
                 unsafe { self.executor.bury(task, left, self.worker, self.local) };
             }
         }
         processor.task.set(ptr::null());
     }
 
-    /// Lets an idle processor take fibers that have not begun from another one.
+    /// Lets an idle processor take fibers that have not started from another one.
     fn look_for_work(&self, processor: &ModelledProcessor) {
         let has_fresh = |other: &&ModelledProcessor| !other.fresh.borrow().is_empty();
         // The processor's own queues are empty.
@@ -214,7 +215,7 @@ impl ModelledExecution<'_> {
         self.model.digest.store(digest, Ordering::Relaxed);
     }
 
-    /// Drops the fibers that have not begun, and returns the stacks.
+    /// Drops the fibers that have not started, and returns the stacks.
     fn end(&self) {
         self.collect();
         for processor in &self.machine.processors {
@@ -227,8 +228,8 @@ impl ModelledExecution<'_> {
     }
 
     fn drop_fresh(&self, task: *const Task) {
-        // SAFETY: a queued task is alive and no other thread holds it. A task that has never begun
-        // is buried once, here.
+        // SAFETY: a queued task is alive and no other thread holds it. A task that has never
+        // started is buried once, here.
         unsafe {
             if (*task).is_fresh() {
                 self.executor.bury(task, SwitchReason::End, self.worker, self.local);
