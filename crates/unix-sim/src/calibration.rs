@@ -112,8 +112,8 @@ fn lock() -> f64 {
     })
 }
 
-/// Measures half a round trip of a word that two threads write in turn, in the fastest stretch of
-/// rounds. Other stretches may be slower because other load takes a processor away.
+/// Measures half the round-trip time of a word that two threads write in turn, over the fastest
+/// stretch of rounds. Other stretches may be slower because other load occupies a processor.
 fn transfer() -> f64 {
     const STRETCH: u32 = 200;
     let word = Arc::new(AtomicU32::new(0));

@@ -62,8 +62,8 @@ pub enum Executor {
     },
 }
 
-/// A component that releases threads waiting for an event from outside the system, in place of the
-/// clock.
+/// A component that, instead of the clock, releases threads that wait for an event outside the
+/// system.
 pub trait Conductor: Send + Sync {
     /// Called when no thread can run until time passes. Returns `true` if a thread can run now.
     fn at_rest(&self) -> bool;

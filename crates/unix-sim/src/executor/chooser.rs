@@ -1,6 +1,6 @@
 //! Selection of the next fiber: [`Chooser`], and [`Seeded`], which selects at random.
 //!
-//! A chooser sees fibers as numbers only, in an order that depends only on earlier choices. A
+//! A chooser sees fibers only as numbers, in an order that depends only on earlier choices. A
 //! chooser that enumerates all schedules returns a stretch of 1 and records its choices.
 
 use super::footprint::{At, Footprint};
@@ -113,7 +113,7 @@ impl Seeded {
         chooser.odds(odds)
     }
 
-    /// Sets the mean number of points per decision; 1 decides at each point.
+    /// Sets the mean number of points per decision. With 1, the chooser decides at each point.
     pub(crate) fn odds(self, odds: u32) -> Self {
         Self { odds: odds.max(1), ..self }
     }

@@ -1,8 +1,8 @@
 //! The running fiber and its operations: [`Fiber`], [`park`], [`point`], [`spin`], [`preempt`].
 //!
 //! All functions here also work outside of fibers, on a thread of the operating system, and do not
-//! distinguish the executors. Only the decisions of the simulated executor are made elsewhere, in
-//! `simulated.rs`.
+//! depend on the kind of executor. Only the decisions of the simulated executor are made elsewhere,
+//! in `simulated.rs`.
 #![allow(unsafe_code, reason = "the running fiber is referred to by address")]
 
 use std::fmt;
@@ -55,7 +55,7 @@ impl Fiber {
         }
     }
 
-    /// Attributes the further work of the running fiber to this fiber.
+    /// Attributes the running fiber's further work to this fiber.
     pub(crate) fn is_served(&self) {
         if let (Some(me), FiberKind::Task(task)) = (running(), &self.0) {
             me.serve(Some(task));
@@ -191,7 +191,7 @@ pub(crate) fn rest() {
     }
 }
 
-/// Attributes the further work of the running fiber to the fiber itself.
+/// Attributes the running fiber's further work to that fiber itself.
 pub(crate) fn serve_itself() {
     if let Some(me) = running() {
         me.serve(None);
@@ -216,7 +216,7 @@ pub(crate) fn turn() {
     point(At::Within);
 }
 
-/// Runs `body` without passing a point of a simulated run. `body` neither sleeps nor waits for a
+/// Runs `body` without passing a point of a simulated run. `body` must neither sleep nor wait for a
 /// lock.
 pub(crate) fn aside<R>(body: impl FnOnce() -> R) -> R {
     let left = HERE.with(|here| here.left.replace(0));

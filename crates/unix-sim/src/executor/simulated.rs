@@ -1,10 +1,10 @@
 //! The simulated executor: one thread, a virtual clock, and a chooser that decides which fiber
 //! runs.
 //!
-//! A fiber passes points. The chooser picks one of the runnable fibers once the fiber has passed as
-//! many points as the chooser gave it, or when the fiber stops by itself. A fiber that spins on a
-//! lock is not runnable until the lock is free. Each point takes [`STEP_NS`] nanoseconds of the
-//! virtual clock; when no fiber is runnable the clock jumps to the next timer. If
+//! A fiber passes points. The chooser picks one of the runnable fibers, and picks again once that
+//! fiber has passed the number of points that it was given or has stopped by itself. A fiber that
+//! spins on a lock is not runnable until the lock is free. Each point takes [`STEP_NS`] nanoseconds
+//! of the virtual clock; when no fiber is runnable the clock jumps to the next timer. If
 //! [`ExecutorOptions::farthest`](super::ExecutorOptions) is set, points take no time, and the
 //! fibers that one timer makes runnable run before the next timer's action. Nothing here depends on
 //! an address, the wall clock, or another thread, unless an external source is attached.

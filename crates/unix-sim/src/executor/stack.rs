@@ -3,8 +3,8 @@
 //! Many stacks share one mapping, a slab, which has no huge pages and a guard below each stack.
 //! Linux 6.13 and later installs guards without splitting the mapping; earlier versions need one
 //! mapping per guard, and the number of mappings is bounded. The pool lends the most recently used
-//! stack first. Free stacks above a bound return their memory to the system. When the pool is
-//! dropped, it unmaps the slabs whose stacks are all free; a slab with an abandoned stack stays
+//! stack first. The memory of free stacks beyond a bound is returned to the system. When the pool
+//! is dropped, it unmaps the slabs whose stacks are all free; a slab with an abandoned stack stays
 //! mapped permanently.
 //!
 //! `task.rs` defines the code that runs on a stack, `overflow.rs` the handling of a guard hit.

@@ -27,7 +27,7 @@ pub(super) struct Worker {
     pub(super) inbox: WorkerInbox,
     /// 1 while the worker's thread waits in the kernel or is about to wait.
     asleep: AtomicU32,
-    /// Fibers that have not started, and the number of them. Other workers may take these fibers.
+    /// Fibers that have not started, and their number. Other workers may take these fibers.
     fresh: Mutex<LocalQueue>,
     fresh_count: AtomicUsize,
     /// `true` if the running fiber should yield at its next return to user mode.

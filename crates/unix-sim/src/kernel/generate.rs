@@ -47,8 +47,8 @@ pub(super) enum To {
 impl Kernel {
     /// Returns `true` if `psignal` expands to the direct routine (§7.1). Only a uniprocessor uses
     /// it in every context, because its kernel then takes no `p_lock`. A simulated tick occurs at
-    /// points, where no operation is half done; a real tick occurs in the middle of any operation,
-    /// even an allocation.
+    /// points, where no operation is half done; a real tick may occur in the middle of any
+    /// operation, even an allocation.
     ///
     /// `pgsignal` and `pgsignal_self` expand to the deferred routine in every configuration,
     /// because the caller may have to sleep for `pg_lock`, which exists even on a uniprocessor

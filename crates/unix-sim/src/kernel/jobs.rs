@@ -1,8 +1,8 @@
 //! Groups (§2.1.2) and sessions (§2.1.4): `setpgid`, `setsid`, and orphaned groups.
 //!
 //! A group is orphaned if no member's parent is in another group of the same session. Each group
-//! counts the members whose parent is (qualified members). A member's contribution may change when
-//! the member, its parent or its parent's group changes.
+//! counts its *qualified* members: those whose parent is in such a group. A member's contribution
+//! may change when the member, its parent or its parent's group changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

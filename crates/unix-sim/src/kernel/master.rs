@@ -179,8 +179,8 @@ impl Kernel {
             };
             executor::serve_itself();
             caller.hand_over();
-            // Calls may arrive without end. Let the fibers that slept in a call, and the programs
-            // of this processor, run in between.
+            // Calls may arrive endlessly. Let the fibers that slept in a call, and the programs of
+            // this processor, run in between.
             executor::take_turns();
         }
     }

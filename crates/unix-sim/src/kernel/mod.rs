@@ -3,8 +3,8 @@
 //!
 //! A call passes through [`sys`] (the trait), [`call`] (entry and exit), the module that implements
 //! the call, and, on the way back, [`deliver`]. docs/internals/races.md describes the protocols,
-//! docs/internals/lock-order.md the locks. The executor runs threads; the locks exclude threads
-//! from each other.
+//! docs/internals/lock-order.md the locks. The executor runs threads; the locks provide mutual
+//! exclusion among them.
 
 #![allow(unsafe_code, reason = "fibers refer to the kernel, which outlives them")]
 

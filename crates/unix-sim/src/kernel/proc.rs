@@ -40,7 +40,7 @@ pub(super) struct Proc {
     /// Number and generation; 0 while the slot is free or its process is being created.
     number: AtomicI32,
     birth: AtomicU32,
-    /// References, and [`ENDING`].
+    /// Number of references, and the bit [`ENDING`].
     refs: AtomicU32,
     /// The four relation pointers (table 2).
     pub(super) links: Links,

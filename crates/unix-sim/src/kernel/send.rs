@@ -1,6 +1,6 @@
 //! `kill` and related calls (§2.1): the selection of the processes that a program signals, and the
-//! check of its permission. During the call, a reference keeps a process (§5.2), and a group's lock
-//! keeps the group (§5.1).
+//! check of its permission. During the call, a reference keeps a process valid (§5.2), and a
+//! group's lock keeps the group valid (§5.1).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

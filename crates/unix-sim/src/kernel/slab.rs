@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::proc::{Proc, ProcState};
 
 /// Number of slots that are created together, as a power of two. It is small in a system that can
-/// have only few processes.
+/// have only a few processes.
 const CHUNK: u32 = 8;
 const SMALL_CHUNK: u32 = 2;
 /// The highest process number of a small system.

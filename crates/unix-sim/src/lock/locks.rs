@@ -1,6 +1,6 @@
 //! The lock classes of one virtual Unix, and their statistics: [`Locks`].
 //!
-//! Every acquisition passes the [`Locks`] that its lock belongs to, and reads one byte of it:
+//! Every acquisition is passed the [`Locks`] to which its lock belongs, and reads one byte of it:
 //! [`Presence`].
 #![allow(unsafe_code, reason = "a caller that omits locks guarantees that they are not needed")]
 
