@@ -197,9 +197,9 @@ mod tests {
         unreachable!("every wait is bounded")
     }
 
-    /// On a machine with 25 runnable processes, three kills of a growing mailbox were reported as
-    /// wedged: the survivor slept until another process replied, but that process had not been
-    /// given a processor.
+    /// Regression: on a machine with 25 runnable processes, three kills of a growing mailbox were
+    /// reported as wedged: the survivor slept until another process replied, but that process had
+    /// not been given a processor.
     #[test]
     fn timeout_counts_only_time_without_starvation() {
         let none = Duration::ZERO;

@@ -41,7 +41,7 @@ pub trait CrashTarget: Sync {
         Role::Peer
     }
 
-    /// Returns a caveat that a fair reader of the mechanism's row must know: a guarantee that the
+    /// Returns a caveat that readers of the mechanism's row should know: a guarantee that the
     /// mechanism never gave. Empty if no caveat applies.
     fn caveat(&self) -> &'static str {
         ""

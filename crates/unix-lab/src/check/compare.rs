@@ -5,8 +5,9 @@ use std::fmt::{self, Display, Formatter};
 
 use super::trace::{StepRecord, Trace, TraceEnd, TraceEntry};
 
-/// Maximum number of entries displayed before the first difference, and from that difference on.
+/// Maximum number of entries displayed before the first difference.
 const SHOWN_BEFORE: usize = 12;
+/// Maximum number of entries displayed from the first difference onwards.
 const SHOWN_AFTER: usize = 8;
 
 /// Two traces of a scenario that differ.

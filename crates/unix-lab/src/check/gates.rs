@@ -42,7 +42,7 @@ const FAR: u64 = 1_000;
 
 /// The first argument of a process that a scenario's `exec` or `spawn` starts.
 pub(super) const MARK: &str = "tontine-unix: a process of a scenario";
-/// The program that such a process runs, which is this program itself.
+/// The program that a started process of a scenario runs: this program itself.
 const ITSELF: &str = "/proc/self/exe";
 
 /// The control of steps in each real thread (see the module documentation).

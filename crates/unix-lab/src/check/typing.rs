@@ -32,7 +32,7 @@ pub(super) const fn to_word(descriptor: i32) -> u32 {
     descriptor.cast_unsigned() + 1
 }
 
-/// Returns `true` if a descriptor is a terminal's.
+/// Returns `true` if a descriptor refers to a terminal.
 pub(super) fn is_terminal(descriptor: i32) -> bool {
     // SAFETY: the call takes any descriptor.
     unsafe { libc::isatty(descriptor) == 1 }

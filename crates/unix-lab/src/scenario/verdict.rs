@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(ends_of(vec![made(5, "a"), seen(5, WaitStatus::Stopped(Signal::STOP))]), []);
     }
 
-    /// Returns `true` if `expectation` holds for these notes, all by `main`.
+    /// Returns `true` if `expectation` holds for these notes, all written by `main`.
     fn holds(expectation: &str, notes: &[&str]) -> bool {
         let text = format!("process main\nexpect {expectation}\n");
         let scenario: Scenario = text.parse().expect("a scenario");

@@ -50,7 +50,7 @@ impl InputLines {
                 Ok(0) | Err(Errno::EIO | Errno::EBADF) if self.bytes.is_empty() => {
                     return NextInput::End;
                 }
-                // ^D after text at a terminal: the line continues.
+                // ^D was typed after text at a terminal, so the line continues.
                 Ok(0) if self.terminal => {}
                 Ok(n) if n > 0 => self.bytes.extend(&buffer[..n]),
                 Err(Errno::EINTR) => {

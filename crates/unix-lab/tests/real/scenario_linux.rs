@@ -1,7 +1,7 @@
 //! Tests of the examples on real processes: their expectations match Linux.
 //!
-//! An example is skipped with a message if it needs something unavailable to a process of this test
-//! (its own machine, the first user). Examples whose processes call exec belong to
+//! An example is skipped with a message if it needs something that a process of this test lacks,
+//! such as its own machine or root's privileges. Examples whose processes call exec belong to
 //! `scenario_executed.rs`.
 
 use std::io;

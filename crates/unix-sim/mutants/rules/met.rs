@@ -126,7 +126,7 @@ impl Real {
 }
 
 /// Breaks one rule after another, and compares with Linux the scenarios that meet the rule. Returns
-/// `true` if every rule is met and nine of ten broken rules are noticed.
+/// `true` if every rule is met and nine out of ten broken rules are detected.
 fn break_each() -> bool {
     let checker = match Checker::new() {
         Ok(checker) => checker,

@@ -2,7 +2,7 @@
 //! and stores the rule that the kernel breaks.
 //!
 //! With the patches in this folder, a copy of the kernel calls [`Kernel::follows`] at each place at
-//! which it acts by a rule. All systems of a process share the counts and the broken rule.
+//! which it applies a rule. All systems of a process share the counts and the broken rule.
 
 use std::fmt::{self, Display, Formatter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,12 +1,12 @@
 //! The objects that a fiber reaches between two points: [`Object`], [`Footprint`]; and the kinds of
 //! points: [`At`].
 //!
-//! If two steps of different fibers reach no common object, or only read it, they have the same
-//! effect in either order, so a search of all schedules needs only one of the two orders. Locks
-//! report themselves at each acquisition; words that are read without a lock are reported at each
-//! read and write. An object that is reported unnecessarily costs extra schedules; one that is not
-//! reported may hide a schedule. The modelled executor charges for the cache lines of such words
-//! when they are in another processor's cache.
+//! If two steps of different fibers reach no common object, or only read their common objects, they
+//! have the same effect in either order, so a search of all schedules needs only one of the two
+//! orders. Locks report themselves at each acquisition; words that are read without a lock are
+//! reported at each read and write. An object that is reported unnecessarily costs extra schedules;
+//! one that is not reported may hide a schedule. The modelled executor charges for the cache lines
+//! of such words when they are in another processor's cache.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Stack overflow: the fault handler, which ends only the fiber if that is safe.
+//! Stack overflow: the fault handler, which ends only the affected fiber, if that is safe.
 //!
 //! A fault in the guard below the stack of the running fiber ends that fiber, if it is in user
 //! mode: its stack is leaked with its contents, and the owner is notified. The handler jumps over

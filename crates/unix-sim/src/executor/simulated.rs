@@ -205,7 +205,7 @@ pub(super) fn spin(word: &AtomicU32) {
 
 impl FiberExecutor {
     /// Waits for an event from outside, on the one thread that runs all fibers. Returns `false` if
-    /// no such event will come.
+    /// no such event will occur.
     pub(super) fn wait_outside(&self, worker: &Worker) -> bool {
         if self.external.load(Ordering::Relaxed) == 0 {
             return false;

@@ -157,7 +157,7 @@ impl Task {
         task
     }
 
-    /// Makes the task begin only when it is unparked. Must be called by the task's starter, before
+    /// Makes the task start only when it is unparked. Must be called by the task's starter, before
     /// any other thread refers to the task.
     pub(super) fn begin_asleep(&self) {
         self.state.store(PARKED, Ordering::Relaxed);

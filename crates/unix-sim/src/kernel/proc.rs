@@ -78,7 +78,7 @@ pub(super) struct ProcKey {
     pub(super) birth: u32,
 }
 
-/// The bit in `refs` that marks the process as ending; no new reference can then be counted.
+/// The bit in `refs` that marks the process as ending; no new reference can then be taken.
 const ENDING: u32 = 1 << 31;
 
 /// The phase of a process's life.

@@ -54,8 +54,8 @@ pub(super) fn decode(info: &libc::siginfo_t) -> Option<SigInfo> {
     let mut decoded = SigInfo { code, ..SigInfo::kernel(signal) };
     match code {
         SigCode::Kernel | SigCode::Fault => {}
-        // SAFETY: these three codes fill si_pid and si_uid, and SI_QUEUE si_value too; the union is
-        // plain integers, all of which the kernel initializes.
+        // SAFETY: for these three codes the kernel sets si_pid and si_uid, and for SI_QUEUE also
+        // si_value; the union is plain integers, all of which the kernel initializes.
         SigCode::User | SigCode::Tkill | SigCode::Queue => unsafe {
             decoded.pid = info.si_pid();
             decoded.uid = info.si_uid();
@@ -63,7 +63,7 @@ pub(super) fn decode(info: &libc::siginfo_t) -> Option<SigInfo> {
                 decoded.value = info.si_value().sival_ptr.addr() as i32;
             }
         },
-        // SAFETY: a CLD code fills si_pid, si_uid and si_status.
+        // SAFETY: for a CLD code the kernel sets si_pid, si_uid and si_status.
         _ => unsafe {
             decoded.pid = info.si_pid();
             decoded.uid = info.si_uid();

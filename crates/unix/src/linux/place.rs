@@ -22,8 +22,8 @@ impl CpuPlacement {
         Self { wanted: None, before: None }
     }
 
-    /// Returns the placement on `processor`, or for `None` the affinity from before the first
-    /// placement.
+    /// Returns the placement on `processor`; with `None`, the placement that restores the affinity
+    /// from before the first placement.
     pub(super) fn moved_to(self, processor: Option<usize>) -> Result<Self> {
         let Self { before, .. } = self;
         Ok(match processor {

@@ -102,7 +102,7 @@ pub(super) struct ModelledRun {
 }
 
 /// The processors that hold a cache line: the one that wrote it last, and those that have read it
-/// since. Each processor is one bit, by its number modulo 64.
+/// since. Each processor is represented by one bit: its number modulo 64.
 #[derive(Debug, Clone, Copy, Default)]
 struct LineHolders(u64);
 

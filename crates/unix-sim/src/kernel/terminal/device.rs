@@ -45,7 +45,8 @@ impl Terminal {
     }
 
     /// Makes this terminal the controlling terminal of a session and its leader, with this group in
-    /// the foreground, unless the terminal has another session or the session another terminal.
+    /// the foreground, unless the terminal belongs to another session or the session has another
+    /// terminal.
     ///
     /// # Errors
     /// Fails with `EPERM`, or with `EIO` if the terminal is hung up.
@@ -135,12 +136,12 @@ impl Terminal {
         (state.open > 0).then_some(0)
     }
 
-    /// Counts a file for the end that processes use.
+    /// Increments the count of open files for the end that processes use.
     pub(in crate::kernel) fn open(&self, kernel: &Kernel) {
         self.state.lock(&kernel.locks).open += 1;
     }
 
-    /// Removes a file for the end that processes use from the count.
+    /// Decrements the count of open files for the end that processes use.
     pub(in crate::kernel) fn close(&self, kernel: &Kernel) {
         let mut state = self.state.lock(&kernel.locks);
         state.open -= 1;

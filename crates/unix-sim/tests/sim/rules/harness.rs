@@ -44,8 +44,8 @@ pub(crate) fn simulated<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Hel
     on(&LockingMode::ALL, simulated, &|builder| builder, Arc::new(rule))
 }
 
-/// Runs a rule whose time passes on real processors: simulated in every mode, with virtual time,
-/// and on threads in [`LockingMode::Parallel`].
+/// Runs a rule that takes time: simulated in every mode, in virtual time, and on threads in
+/// [`LockingMode::Parallel`], in real time.
 pub(crate) fn timed<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     timed_with(|builder| builder, rule)
 }
