@@ -86,10 +86,11 @@ impl WorkerProcess {
         let parent = rustix::process::getpid();
         let mut command = Command::new(&stage.program);
         command.args(&stage.arguments).arg(subject).arg(place.folder());
-        // A smaller environment makes stacks more alike. Symbols are bound before the operation.
+        // An empty environment makes the layouts of stacks more alike. Symbols are bound before the
+        // operation.
         command.env_clear().env("LD_BIND_NOW", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Ctrl-C in a terminal reaches only the explorer, which ends its workers itself.
+        // Ctrl-C in a terminal reaches only the explorer, which kills its workers itself.
         command.process_group(0);
         // SAFETY: between fork and exec only `prctl` and `getppid` are called.
         unsafe {

@@ -54,7 +54,7 @@ impl Log for PipeLog {
 /// Allocates nothing.
 pub(crate) fn with_line(event: &LogEvent<'_>, take: impl FnOnce(&[u8])) {
     let mut line = StackLine { bytes: [0; LONGEST], length: 0 };
-    // Fails if the line is full; the part that fits is written.
+    // The encoding fails if the line is full; the part that fits is written.
     let _ = encode(&mut line, event);
     let end = line.length.min(LONGEST - 1);
     line.bytes[end] = b'\n';

@@ -138,9 +138,9 @@ thread_local! {
 
 /// Returns the running fiber.
 pub(super) fn running<'a>() -> Option<&'a Task> {
-    // SAFETY: the executor's reference keeps the running task alive until it has ended. Callers
-    // keep the result no longer than a frame on that fiber's stack, or a signal handler's frame
-    // above it.
+    // SAFETY: the executor's reference keeps the running task alive until it has ended. Callers do
+    // not keep the result longer than their own frame on that fiber's stack, or than a signal
+    // handler's frame above it.
     unsafe { HERE.with(|here| here.task.get()).as_ref() }
 }
 

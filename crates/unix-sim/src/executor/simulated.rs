@@ -555,7 +555,7 @@ impl SimulatedRun<'_> {
         self.last = matches!(leave, SwitchReason::Point | SwitchReason::Yield).then_some(index);
     }
 
-    /// Drops the fibers that have not started, and returns the stacks.
+    /// Drops the fibers that have not started, and returns the stacks to the pool.
     fn end(&mut self) {
         self.collect();
         while let Some(task) = self.runnable.pop() {

@@ -93,7 +93,7 @@ pub(super) struct Affinity {
     pub(super) home: &'static Worker,
     /// The number of that processor.
     pub(super) processor: usize,
-    /// `true` if the task must begin there.
+    /// `true` if the task must start there.
     pub(super) pinned: bool,
 }
 
@@ -197,14 +197,14 @@ impl Task {
         unsafe { (*self.inner.get()).body.is_some() }
     }
 
-    /// Moves the task to `worker`, where it will begin. Called by the thread that took it out of
+    /// Moves the task to `worker`, where it will start. Called by the thread that took it out of
     /// its queue.
     pub(super) fn take_to(&self, worker: &'static Worker) {
         self.home.store(ptr::from_ref(worker).cast_mut(), Ordering::Relaxed);
         self.processor.store(worker.number(), Ordering::Relaxed);
     }
 
-    /// Modelled: moves the task to `processor`, where it will begin. Called by the thread that took
+    /// Modelled: moves the task to `processor`, where it will start. Called by the thread that took
     /// it out of its queue.
     pub(super) fn move_to(&self, processor: usize) {
         self.processor.store(processor, Ordering::Relaxed);

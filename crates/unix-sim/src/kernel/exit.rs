@@ -123,7 +123,7 @@ impl Kernel {
             self.close(status);
         }
         let (writing, parent) = self.write_parent(proc);
-        // The relations are locked, because the parent may be moving the process to another group,
+        // This happens under the relations: the parent may be moving the process to another group,
         // and a tracer may be detaching from it.
         let (_threads, group, tracer, notice) = {
             let mut state = proc.lock(&self.locks);

@@ -17,8 +17,8 @@ use crate::executor;
 use crate::lock::Holding;
 use crate::mode::LockingMode;
 
-/// Maximum number of processes ever created for which the running system is checked. Above it, only
-/// the end of the run is checked.
+/// Maximum number of processes created so far for which the running system is checked. Beyond it,
+/// the system is checked only at the end of the run.
 const MOST: u32 = 120;
 /// Number of slots that are checked, because each of those processes may be forking one more.
 const SLOTS: usize = 2 * MOST as usize;

@@ -101,7 +101,8 @@ pub(crate) struct Kernel {
     population: AtomicUsize,
     /// `true` once the program has ended, so that all other processes must end.
     closing: AtomicBool,
-    /// `true` while `kill(-1)` signals all processes. Changed under `pgrphash_lock` for writing.
+    /// `true` while `kill(-1)` signals all processes. Changed with `pgrphash_lock` held for
+    /// writing.
     walking: AtomicBool,
     /// The slot of the first process, which inherits orphans.
     init: u32,

@@ -82,8 +82,8 @@ impl Kernel {
 
 impl Kernel {
     /// Handles a stack overflow in a thread's program. The fiber has been lost with all data on its
-    /// stack, so another fiber ends the process, as if by SIGSEGV. That fiber receives a stack even
-    /// if all stacks are in use.
+    /// stack, so another fiber ends the process, as if it had been killed by SIGSEGV. That fiber
+    /// receives a stack even if all stacks are in use.
     ///
     /// # Panics
     /// Panics if the kernel refuses memory for the new stack.

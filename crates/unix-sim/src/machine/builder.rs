@@ -45,7 +45,7 @@ pub enum BuildError {
     /// Several processors in mode [`LockingMode::Uniprocessor`].
     #[error("mode `uniprocessor` has one processor, found {0}: use another mode")]
     ManyProcessors(usize),
-    /// Built with `panic = "abort"`, but killed programs must unwind.
+    /// The crate was built with `panic = "abort"`, but killed programs must unwind.
     #[error("killed programs must unwind: build with `panic = \"unwind\"`, found `abort`")]
     NoUnwinding,
     /// The highest process number is out of the range that Linux accepts.

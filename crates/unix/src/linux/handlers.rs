@@ -79,8 +79,8 @@ pub(super) fn mark_as_program() {
 }
 
 /// Prepares a forked child. If the host forked it, resets the dispositions that Rust's runtime set,
-/// and returns `true`: removes any handler of SIGSEGV or SIGBUS that was not set through the
-/// backend, and stops ignoring SIGPIPE. Other ignored signals stay ignored, as under nohup(1).
+/// and returns `true`. The reset removes any handler of SIGSEGV or SIGBUS that was not set through
+/// the backend, and stops ignoring SIGPIPE. Other ignored signals stay ignored, as under nohup(1).
 /// Other handlers stay, because the library that installed a handler expects it in the child.
 pub(super) fn begin_program() -> bool {
     if IS_PROGRAM.load(Relaxed) {
@@ -207,7 +207,8 @@ fn trampoline_address() -> libc::sighandler_t {
     trampoline as *const () as libc::sighandler_t
 }
 
-/// Runs the handler of the signal's slot. If the handler panics, the process ends as if by SIGABRT.
+/// Runs the handler of the signal's slot. If the handler panics, the process ends as if killed by
+/// SIGABRT.
 extern "C" fn trampoline(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,

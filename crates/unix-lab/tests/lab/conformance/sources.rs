@@ -132,7 +132,8 @@ impl Module {
     }
 }
 
-/// Returns the number of lines before the line that ends the block that the first line begins.
+/// Returns the number of lines of the block that begins in the first line, without the line that
+/// ends the block.
 fn block_length(lines: &[String]) -> usize {
     let indentation = lines[0].len() - lines[0].trim_start().len();
     let end = format!("{}}}", " ".repeat(indentation));

@@ -114,8 +114,8 @@ thread_local! {
 
 /// Returns the machine that this thread runs.
 fn machine<'a>() -> Option<&'a ModelledRun> {
-    // SAFETY: non-null only while a `MachineHere` borrows the machine. Callers keep the result no
-    // longer than a frame within that run.
+    // SAFETY: non-null only while a `MachineHere` borrows the machine. Callers do not keep the
+    // result longer than a frame within that run.
     unsafe { MACHINE.get().as_ref() }
 }
 

@@ -215,7 +215,7 @@ impl ModelledExecution<'_> {
         self.model.digest.store(digest, Ordering::Relaxed);
     }
 
-    /// Drops the fibers that have not started, and returns the stacks.
+    /// Drops the fibers that have not started, and returns the stacks to the pool.
     fn end(&self) {
         self.collect();
         for processor in &self.machine.processors {
