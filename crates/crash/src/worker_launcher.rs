@@ -86,8 +86,8 @@ impl WorkerProcess {
         let parent = rustix::process::getpid();
         let mut command = Command::new(&stage.program);
         command.args(&stage.arguments).arg(subject).arg(place.folder());
-        // An empty environment makes the layouts of stacks more alike. Symbols are bound before the
-        // operation.
+        // A minimal environment makes the layouts of stacks more alike. Symbols are bound before
+        // the operation.
         command.env_clear().env("LD_BIND_NOW", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C in a terminal reaches only the explorer, which kills its workers itself.
