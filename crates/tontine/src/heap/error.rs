@@ -59,7 +59,7 @@ pub enum HeapError {
     InvalidPointer {
         /// Offset of the address.
         offset: usize,
-        /// Offset of the block that contains it.
+        /// Offset of the block that contains the address.
         block: usize,
         /// Bytes of that block, header and footer included.
         size: usize,
@@ -134,7 +134,7 @@ pub enum HeapError {
         asked: usize,
         /// Process id of the block's holder.
         pid: u32,
-        /// Canary that the heap wrote behind the block.
+        /// Canary that the heap wrote after the block.
         expected: u64,
         /// Value that was found instead.
         found: u64,
@@ -143,7 +143,7 @@ pub enum HeapError {
     /// The file is not a heap, or the heap is incomplete.
     #[error("the descriptor is not a shared heap's: {what}; pass the one that a member sent")]
     NotAHeap {
-        /// The expected and the found contents.
+        /// The expected content, and the content that was found.
         what: &'static str,
     },
 
@@ -185,7 +185,7 @@ pub enum HeapError {
     /// The member that should receive the block has ended.
     #[error("heap member {slot} has ended and cannot take blocks; name a live one")]
     MemberDead {
-        /// Slot of the member.
+        /// Slot of that member.
         slot: usize,
     },
 

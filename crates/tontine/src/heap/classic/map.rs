@@ -1,12 +1,12 @@
-//! The blocks of a heap as a list: [`Map`].
+//! A list of a heap's blocks: [`Map`].
 
 use std::fmt;
 
 use super::tag::Tag;
 
 /// A map of a [`ClassicHeap`](super::ClassicHeap): all blocks in the order of their addresses, the
-/// prologue included. [`ClassicHeap::check`](super::ClassicHeap::check) returns it, and has an
-/// example. [`fmt::Display`] prints one line per block.
+/// prologue included. [`ClassicHeap::check`](super::ClassicHeap::check) returns it; see there for
+/// an example. [`fmt::Display`] prints one line per block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Map {
     /// The address of the heap's first byte.
@@ -16,7 +16,7 @@ pub struct Map {
     pub(super) end: usize,
 }
 
-/// One block of a [`Map`]. [`ClassicHeap::check`](super::ClassicHeap::check) has an example.
+/// One block of a [`Map`]. See [`ClassicHeap::check`](super::ClassicHeap::check) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockInfo {
     /// Offset of the first byte that the holder may use, from the heap's first byte.

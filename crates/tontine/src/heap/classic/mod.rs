@@ -1,13 +1,12 @@
-//! A textbook allocator for one process: [`ClassicHeap`], and [`LockedHeap`] with one lock for all
-//! threads. It has one arena and an implicit list of blocks, each with a header and a footer of
-//! 8 bytes.
+//! A textbook allocator for one process: [`ClassicHeap`], and [`LockedHeap`], which threads share
+//! under one lock. It has one arena and an implicit list of blocks, each with a header and a footer
+//! of 8 bytes.
 //!
 //! `malloc` walks from header to header until it finds a free block, so its time grows with the
 //! number of blocks. `free` immediately joins a block with its free neighbours. This takes constant
 //! time, because the footer before the block and the header after it describe the neighbours.
 //! Blocks of two threads may share a cache line, and both threads need the lock. The allocator is
 //! not fast: it is a reference for comparisons.
-//! comparisons.
 //!
 //! # Examples
 //! ```
@@ -28,7 +27,6 @@
 //! *prologue*, which is a block of 16 bytes without payload, and by the blocks. A header of size 0
 //! ends the list. The first block's payload is at offset 0x20. The design follows Bryant and
 //! O'Hallaron, *Computer Systems*, 9.9.
-//! 9.9.
 
 #![allow(unsafe_code, reason = "only the caller can uphold the contract of `free`")]
 
@@ -66,15 +64,15 @@ const LEAST_HEAP: usize = FIRST + EXTENSION;
 /// Maximum size of a heap: the bytes that a processor can address.
 const MOST_HEAP: usize = 1 << 46;
 
-/// The rule by which [`ClassicHeap::malloc`] chooses a free block. [`ClassicHeapOptions`] has an
-/// example.
+/// The rule by which [`ClassicHeap::malloc`] chooses a free block. See [`ClassicHeapOptions`] for
+/// an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fit {
     /// The first block that is large enough.
     #[default]
     First,
-    /// The first block that is large enough, searched from the previous result to the end and then
-    /// from the beginning.
+    /// The first block that is large enough, searched for from the previous result to the end and
+    /// then from the beginning.
     Next,
     /// The smallest block that is large enough, or the first of several such blocks.
     Best,
@@ -307,7 +305,7 @@ impl ClassicHeap {
         self.space.used()
     }
 
-    /// Returns the offset of an address from the heap's first byte, as errors and the [`Map`] name
+    /// Returns an address's offset from the heap's first byte, by which errors and the [`Map`] name
     /// blocks, or `None` if the address is outside the heap.
     pub fn offset_of(&self, address: NonNull<u8>) -> Option<usize> {
         self.space.offset_of(address.as_ptr().addr())
@@ -451,7 +449,7 @@ impl ClassicHeap {
         }
     }
 
-    /// Returns the reason why no block at an offset can be freed. Walks all blocks.
+    /// Returns the error for an offset at which no block can be freed. Walks all blocks.
     #[cold]
     fn why_not(&self, offset: usize) -> HeapError {
         let Map { blocks, .. } = match self.check() {

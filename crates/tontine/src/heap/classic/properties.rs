@@ -1,4 +1,4 @@
-//! Tests of random calls, compared with a model, for each fit.
+//! Tests that compare random calls with a model, for each `Fit`.
 
 #![allow(unsafe_code, reason = "writes into blocks, and frees them")]
 

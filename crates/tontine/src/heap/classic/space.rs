@@ -12,8 +12,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
 use crate::heap::{HeapError, Result};
 
-/// Number of bytes that one system call makes usable. It exceeds the heap's growth so that fewer
-/// calls are needed.
+/// Number of bytes that one system call makes usable. It exceeds the bytes by which the heap grows,
+/// so that fewer calls are needed.
 const STEP: usize = 1 << 20;
 /// Bytes of a word: a header, or a footer.
 pub(super) const WORD: usize = size_of::<u64>();
@@ -32,7 +32,7 @@ pub(super) struct ReservedSpace {
 unsafe impl Send for ReservedSpace {}
 
 impl ReservedSpace {
-    /// Reserves `most` bytes, none of them in use. The first byte begins a page.
+    /// Reserves `most` bytes, none of them in use. The first byte is page-aligned.
     ///
     /// # Errors
     /// [`HeapError::System`] if the address space is too small.
@@ -84,13 +84,13 @@ impl ReservedSpace {
         self.reserved - self.used
     }
 
-    /// Takes `bytes` more bytes into use. They are zero.
+    /// Brings `bytes` more bytes into use. They are zero.
     ///
     /// # Errors
     /// [`HeapError::System`] if the kernel has no memory for them.
     ///
     /// # Panics
-    /// Panics if fewer bytes are left.
+    /// Panics if fewer than `bytes` reserved bytes are left.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<()> {
         assert!(bytes <= self.left(), "{bytes} bytes are not reserved");
         let used = self.used + bytes;

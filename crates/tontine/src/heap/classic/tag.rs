@@ -40,7 +40,7 @@ impl Tag {
         self.0 & Self::ALLOCATED != 0
     }
 
-    /// Returns `true` if a heap may have written the tag, that is, if no other flag is set.
+    /// Returns `true` if a heap may have written the tag, that is, if no flag except `a` is set.
     pub(super) fn is_whole(self) -> bool {
         self.0 & Self::FLAGS & !Self::ALLOCATED == 0
     }

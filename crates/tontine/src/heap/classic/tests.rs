@@ -21,8 +21,8 @@ fn drawn(heap: &ClassicHeap) -> Vec<String> {
     map.blocks().iter().map(|block| format!("{}:{}", block.size, letter(block))).collect()
 }
 
-/// The map equals a published program's map, exactly as it was printed, except for the heap's
-/// address.
+/// The map equals the map that a published program printed, character for character, except for the
+/// heap's address.
 #[test]
 fn map_of_three_blocks_matches_published_map() {
     for fit in FITS {

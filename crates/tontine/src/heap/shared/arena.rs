@@ -64,7 +64,7 @@ pub(super) struct Arena {
     large: Vec<u32>,
     spare: VecDeque<Spare>,
     spare_large: VecDeque<Spare>,
-    /// Number of recoveries at the last scan of all slabs.
+    /// Value of the header's `deaths` counter at the last scan of all slabs.
     deaths: u64,
 }
 
@@ -208,14 +208,14 @@ impl Arena {
         if let Some(found) = self.loan_spare_large(core, slabs) {
             return Ok(found);
         }
-        // If there is no memory, the search continues, as in `refill`.
+        // If the kernel has no memory, the search continues, as in `refill`.
         if let Ok(Some(found)) = self.loan_new_large(core, slabs, false) {
             return Ok(found);
         }
         self.close();
         self.look_everywhere(core);
         core.find_more(self)?;
-        // Empty slabs that are kept for reuse are needed now.
+        // The empty slabs that are kept for reuse are needed now, so their memory is returned.
         self.give_back_all(core)?;
         match self.loan_new_large(core, slabs, true)? {
             Some(found) => Ok(found),
@@ -375,14 +375,14 @@ impl Arena {
         let _ = self.give_back_runs(core, spare);
     }
 
-    /// Reads all words and releases the memory of all empty slabs. Returns the number of slabs.
+    /// Reads all words and releases the memory of all empty slabs. Returns their number.
     pub(super) fn trim(&mut self, core: &Core) -> Result<usize> {
         self.close();
         self.look_everywhere(core);
         self.give_back_all(core)
     }
 
-    /// Releases the memory of all slabs that are known to be empty. Returns the number of slabs.
+    /// Releases the memory of all slabs that are known to be empty. Returns their number.
     fn give_back_all(&mut self, core: &Core) -> Result<usize> {
         let mut slabs = 0;
         while let Some(spare) = self.spare_large.pop_back() {
@@ -459,7 +459,7 @@ impl Arena {
             if self.was_freed(core, entry) || all {
                 self.look(core, entry);
             }
-            // If a block is retired, another block takes its index.
+            // If a block is retired, another block takes its index in the list.
             at += usize::from(self.large.len() == before);
         }
     }

@@ -93,7 +93,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
         self.block
     }
 
-    /// Returns the number of values that fit without moving to another block.
+    /// Returns the number of values that the block can hold before they move to another block.
     pub fn capacity(&self) -> usize {
         self.block.room() / size_of::<T>()
     }

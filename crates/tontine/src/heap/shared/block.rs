@@ -45,9 +45,9 @@ use crate::sync::{AtomicU64, Ordering};
 /// ```
 pub struct Block<'heap> {
     core: &'heap Core,
-    // A block consists of two words, which move in two registers. A larger value would move by wide
-    // loads, which wait for the narrow stores before them. The generation is in the block word,
-    // which no other process writes while this process holds the block.
+    // A block consists of two words, which move in two registers. A larger value would be moved
+    // with wide loads, which stall on the narrow stores before them. The generation is in the block
+    // word, which no other process writes while this process holds the block.
     //
     //  63      16 15    0
     // +----------+-------+
@@ -133,7 +133,7 @@ impl<'heap> Block<'heap> {
         self.core.space.geometry().block(self.granule()) as u64
     }
 
-    /// Turns the block into a [`Handle`] without freeing it. [`Handle`] has an example.
+    /// Turns the block into a [`Handle`] without freeing it. See [`Handle`] for an example.
     ///
     /// The process holds the block until [`Heap::claim`] returns it, [`Heap::free`] frees it, or
     /// the process ends. In a forked child that has not joined, the parent's block is unchanged,
@@ -177,8 +177,8 @@ impl<'heap> Block<'heap> {
         NonNull::slice_from_raw_parts(first, block.bytes())
     }
 
-    /// Returns the block of a pointer that [`Block::into_raw`] has returned. [`Block::into_raw`]
-    /// has an example.
+    /// Returns the block of a pointer that [`Block::into_raw`] has returned. See
+    /// [`Block::into_raw`] for an example.
     ///
     /// The pointer may have a shorter length than the block had. The block then keeps the shorter
     /// length, unless the heap has canaries.
@@ -203,7 +203,7 @@ impl<'heap> Block<'heap> {
     /// [`Heap::accept`].
     ///
     /// After the call, neither process holds the block. The caller sends the parcel to the member
-    /// by any channel, or takes the block back with [`Heap::take_back`]. An
+    /// through any channel, or takes the block back with [`Heap::take_back`]. An
     /// [`Outbox`](super::Outbox) does both through a mailbox.
     ///
     /// If the receiver dies before it accepts the block, [`Heap::reclaim_sent`] frees the block. If
@@ -288,7 +288,7 @@ impl<'heap> Block<'heap> {
         found
     }
 
-    /// Checks the canary behind the block. Always returns `Ok` in a heap without canaries.
+    /// Checks the canary after the block. Always returns `Ok` in a heap without canaries.
     ///
     /// # Errors
     /// [`HeapError::Overrun`] if the block was written beyond its end.
@@ -417,7 +417,7 @@ impl Core {
         Ok((granule, class.bytes() - self.behind()))
     }
 
-    /// Returns the number of bytes behind each block that belong to the heap.
+    /// Returns the number of bytes after each block that belong to the heap.
     #[inline]
     pub(super) fn behind(&self) -> usize {
         if self.canaries { super::canary::BYTES } else { 0 }
@@ -429,7 +429,7 @@ impl Core {
         let word = self.space.word(granule);
         let ours = BlockWord::parked(self.slot(), handle.generation);
         let then = BlockWord::allocated(self.slot(), BlockWord::next(handle.generation));
-        // No block has a generation of more than 48 bits, and the last one is never allocated.
+        // No generation has more than 48 bits, and a block of the last one is never allocated.
         if handle.generation >= LAST {
             let found = BlockWord(word.load(Ordering::Relaxed));
             return Err(self.stale(handle.offset, handle.generation, found));
@@ -488,7 +488,7 @@ impl Core {
     }
 }
 
-/// Prints a block word as text.
+/// A block word that prints as text.
 pub(super) struct Now<'a> {
     pub(super) core: &'a Core,
     pub(super) found: BlockWord,

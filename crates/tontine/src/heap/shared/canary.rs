@@ -1,5 +1,5 @@
-//! Canaries behind blocks. [`write()`] writes them, and [`look`] checks them before a block changes
-//! its holder.
+//! Canaries after blocks. [`write()`] writes them, and [`look`] checks them before a block changes
+//! hands.
 //!
 //! The last 16 bytes of the block hold its length and a number derived from its offset. The bytes
 //! between the requested length and these 16 bytes are filled with one value.
@@ -21,17 +21,17 @@ fn tail(core: &Core, granule: usize) -> Option<(*mut u64, usize)> {
     let bytes = core.class(granule / GRANULES)?.bytes();
     let room = core.space.geometry().size() - core.space.geometry().block(granule);
     let most = bytes.min(room) - BYTES;
-    // SAFETY: the address is within the mapping by the line above, and aligned to a granule.
+    // SAFETY: the address is within the mapping, by the definition of `most`, and granule-aligned.
     Some((unsafe { core.space.block(granule).add(most).as_ptr().cast() }, most))
 }
 
 fn canary(core: &Core, granule: usize) -> u64 {
-    // Knuth's multiplier gives an odd number, unlike any address or count.
+    // The product with Knuth's multiplier, made odd, resembles no address and no count.
     let number = (core.space.geometry().block(granule) / GRANULE) as u64;
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Writes length, fill and canary behind a block that was just allocated. The class is a parameter,
+/// Writes length, fill and canary after a block that was just allocated. The class is a parameter,
 /// because other members can write the slab's entry.
 #[cold]
 pub(super) fn write(core: &Core, granule: usize, class: SizeClass, len: usize) {
@@ -54,7 +54,7 @@ pub(super) fn len(core: &Core, granule: usize) -> usize {
     usize::try_from(unsafe { tail.read_volatile() }).map_or(most, |len| len.min(most))
 }
 
-/// Checks length, fill and canary behind a block.
+/// Checks length, fill and canary after a block.
 pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> Result<()> {
     let Some((tail, most)) = tail(core, granule) else { return Ok(()) };
     let expected = canary(core, granule);

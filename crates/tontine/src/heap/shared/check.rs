@@ -1,7 +1,7 @@
 //! The check of a whole heap: [`check`], and its result, [`HeapReport`], which prints as a map.
 //!
 //! The check reads everything and writes nothing. The result is exact while no member uses the
-//! heap. Otherwise it is a snapshot, in which a block that is changing its holder may look invalid.
+//! heap. Otherwise it is a snapshot, in which a block that is changing hands may look invalid.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::sync::Ordering;
 const MOST_FAULTS: usize = 1000;
 
 /// A fault that [`Heap::check`](super::Heap::check) has found: a violated invariant of the heap.
-/// [`HeapReport`] has an example.
+/// See [`HeapReport`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeapFault {
     /// The invariant that is violated:
     ///
-    /// - 0: a canary is overwritten.
+    /// - 0: no canary is overwritten.
     /// - 1: each byte of a slab is in exactly one state: free, in a block, in flight, or without
     ///   memory.
     /// - 2: blocks in flight and parcels match one to one.
@@ -46,7 +46,7 @@ impl fmt::Display for HeapFault {
     }
 }
 
-/// The use of a slab, in a [`SlabMap`]. [`HeapReport`] has an example.
+/// The use of a slab, in a [`SlabMap`]. See [`HeapReport`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SlabStatus {
@@ -78,10 +78,10 @@ pub struct SlabMap {
     pub free: usize,
     /// Number of bytes in blocks that a process holds, by process id.
     pub allocated: BTreeMap<u32, usize>,
-    /// Number of these bytes in blocks that only a handle names
+    /// Number of the `allocated` bytes in blocks that only a handle names
     /// ([`Block::into_handle`](super::Block::into_handle)).
     pub parked: usize,
-    /// Number of these bytes in published blocks.
+    /// Number of the `allocated` bytes in published blocks.
     pub published: usize,
     /// Number of bytes in blocks in flight.
     pub in_flight: usize,
@@ -136,8 +136,8 @@ impl HeapReport {
     }
 
     /// Adds a fault for each block in flight that no parcel names, and for each block that two
-    /// parcels name: invariant 2 of [`HeapFault`]. `parcels` must be all parcels that will still be
-    /// read, of all queues of all members.
+    /// parcels name: invariant 2 of [`HeapFault`]. `parcels` must contain every parcel that will
+    /// still be read, from every queue of every member.
     #[must_use]
     pub fn with_parcels(mut self, parcels: impl IntoIterator<Item = Parcel>) -> Self {
         let mut expected: Vec<_> = parcels.into_iter().map(Parcel::names).collect();
@@ -270,7 +270,7 @@ impl HeapWalk<'_> {
     fn slab(&mut self, slab: usize) -> SlabMap {
         let core = self.core;
         let offset = core.space.geometry().block(slab * GRANULES) as u64;
-        // SYNC slab: pairs with the stores of its arena.
+        // SYNC slab: pairs with the stores by the slab's arena.
         let owner = SlabWord(core.space.slab(slab).owner.load(Ordering::Acquire));
         let status = match owner.state() {
             SlabState::Empty => SlabStatus::Empty,
@@ -336,7 +336,7 @@ impl HeapWalk<'_> {
         let first = slab * GRANULES;
         let at = |granule: usize| core.space.geometry().block(granule) as u64;
         for granule in 0..GRANULES {
-            // SYNC truth: pairs with the stores of its holder.
+            // SYNC truth: pairs with the stores by the block's holder.
             let found = BlockWord(core.space.word(first + granule).load(Ordering::Acquire));
             let now = Now { core, found };
             if !class.begins_at(granule) {
@@ -395,7 +395,7 @@ impl HeapWalk<'_> {
     /// Checks invariant 3: the holder is alive, or is being recovered.
     fn holder(&mut self, offset: u64, now: &Now<'_>, holder: usize) {
         let state = (holder < MEMBERS).then(|| {
-            // SYNC member: pairs with the stores of its holder.
+            // SYNC member: pairs with the stores by the slot's holder.
             MemberWord(self.core.space.member(holder).word.load(Ordering::Acquire)).state()
         });
         if !matches!(state, Some(MemberState::Alive | MemberState::Recovering)) {

@@ -159,8 +159,8 @@ impl SizeClass {
     /// Returns `true` if a block begins at this granule of a slab.
     #[inline]
     pub(super) fn begins_at(self, granule: usize) -> bool {
-        // A table replaces a division, which would take as long as all other steps of claiming a
-        // block.
+        // A table replaces a division, which would take as long as all other steps of a claim
+        // together.
         let bits = self.begin_bits().get(granule / 64);
         bits.is_some_and(|bits| bits >> (granule % 64) & 1 != 0)
     }

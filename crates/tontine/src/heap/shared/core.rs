@@ -54,7 +54,7 @@ pub(super) struct Core {
 pub(super) enum EmptySlabPolicy {
     /// The adopting arena keeps the slabs for its next blocks, except the slabs of large blocks.
     Kept,
-    /// The kernel receives the slabs' memory back, which takes longer than all other steps.
+    /// The slabs' memory returns to the kernel, which takes longer than all other steps together.
     GivenBack,
 }
 
@@ -116,8 +116,8 @@ impl Core {
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
         let mail = Transfers::default();
-        // SAFETY: zero is a valid atomic. The kernel provides the zeros, so most pages of a large
-        // slice are never touched.
+        // SAFETY: zero is a valid value of an atomic. The kernel provides the zeros, so most pages
+        // of a large slice are never touched.
         let long = unsafe { Box::new_zeroed_slice(slabs).assume_init() };
         let mut core = Self { space, me, id, canaries, desk, mail, destinations, long };
         core.me = core.take_slot()?;
@@ -135,7 +135,7 @@ impl Core {
                 {
                     continue;
                 }
-                // SYNC member: pairs with the stores of its last holder, or of its recoverer.
+                // SYNC member: pairs with the stores by the slot's last holder or its recoverer.
                 if !is_free(word.load(Ordering::Acquire)) {
                     self.recover(slot, None, EmptySlabPolicy::GivenBack)?;
                 }
@@ -174,13 +174,13 @@ impl Core {
         self.id
     }
 
-    /// Returns `true` if the member is alive. Its slot says so until a member has proved its end.
+    /// Returns `true` if the member is alive. Its slot says so until another member proves its end.
     #[inline]
     pub(super) fn is_alive(&self, member: Member) -> bool {
         if member.slot() >= MEMBERS {
             return false;
         }
-        // SYNC member: pairs with the stores of its holder, and of its recoverer.
+        // SYNC member: pairs with the stores by the slot's holder, and by its recoverer.
         let word = self.space.member(member.slot()).word.load(Ordering::Acquire);
         MemberWord(word) == MemberWord::new(MemberState::Alive, member.epoch())
     }
@@ -201,7 +201,7 @@ impl Core {
             let found = ArenaWord(word.load(Ordering::Relaxed));
             let owned = ArenaWord::owned(self.slot(), found.epoch() + 1);
             if found.is_free()
-                // SYNC arena: pairs with the store that freed it.
+                // SYNC arena: pairs with the store that freed the arena.
                 && word
                     .compare_exchange(found.0, owned.0, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
@@ -350,7 +350,7 @@ impl Core {
         self.set_owner(slab, SlabWord::new(SlabState::Punching, arena, 0));
     }
 
-    /// Returns the memory of slabs with this mark to the kernel, and marks the slabs as empty.
+    /// Returns the memory of slabs that are so marked to the kernel, and marks the slabs as empty.
     pub(super) fn empty(&self, slabs: Range<usize>) -> Result<()> {
         if !slabs.is_empty() {
             self.space.punch(slabs.start, slabs.len())?;
@@ -367,8 +367,8 @@ impl Core {
         self.set_owner(slab, SlabWord::new(SlabState::Owned, arena, 0));
     }
 
-    /// Returns the memory of adjacent slabs of small blocks, none of them allocated, by one system
-    /// call. If the call fails, the arena keeps the slabs.
+    /// Returns the memory of adjacent slabs of small blocks, of which none is allocated, with one
+    /// system call. If the call fails, the arena keeps the slabs.
     pub(super) fn let_run_go(&self, arena: usize, slabs: Range<usize>) -> Result<()> {
         slabs.clone().for_each(|slab| self.begin_to_empty(slab, arena));
         let emptied = self.empty(slabs.clone());
@@ -387,8 +387,8 @@ impl Core {
         let slabs = 1 + (1..class.slabs()).take_while(|part| self.is_part(first, *part)).count();
         let mut run = first + slabs..first + slabs;
         for part in (1..slabs).rev() {
-            // The word is read before the class changes. While the class counts the part, only this
-            // arena owns it.
+            // The word is read before the class changes. While the class still includes the part,
+            // only this arena owns the part.
             let found = SlabWord(self.space.slab(first + part).owner.load(Ordering::Relaxed));
             let ours = found.state() == SlabState::Span
                 && self.begin_to_let_go(first + part, found, arena);
@@ -427,11 +427,11 @@ impl Core {
             let state = if part == 0 { SlabState::Owned } else { SlabState::Span };
             let owner = &self.space.slab(slab + part).owner;
             let found = SlabWord(owner.load(Ordering::Relaxed));
-            // If a process was killed here, it has already passed some parts on. These parts name
-            // its arena.
+            // A process that was killed here had already passed on some parts, which name its own
+            // arena.
             let from = if part == 0 { from } else { found.arena() };
             let [from, to] = [from, to].map(|arena| SlabWord::new(state, arena, part).0);
-            // SYNC slab: pairs with the stores of the arena that owned it.
+            // SYNC slab: pairs with the stores of the arena that owned the slab.
             owner.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         })
     }
@@ -459,13 +459,14 @@ impl Core {
         }
     }
 
-    /// Notifies the owner of a block's slab that the block was freed.
+    /// Notifies the owner of the block's slab that the block was freed.
     #[inline]
     pub(super) fn tell_owner(&self, granule: usize) {
         hint::give(&self.space.slab(granule / GRANULES).freed);
     }
 
-    /// Allocates memory for the destinations of this granule's slab, unless they already have some.
+    /// Allocates memory for the destinations of this granule's slab, unless they already have
+    /// memory.
     #[inline]
     pub(super) fn fetch_destinations(&self, granule: usize) -> Result<()> {
         let slab = granule / GRANULES;

@@ -9,7 +9,7 @@ use super::layout::GRANULES;
 const BITS: usize = 64;
 const _: () = assert!(GRANULES / BITS <= u32::BITS as usize);
 
-/// Index that marks the absence of a shelf in a list.
+/// Index in a list that means *no shelf*.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The use of a shelf.
@@ -19,7 +19,7 @@ pub(super) enum Use {
     Vacant,
     /// Blocks are allocated from the slab.
     Open,
-    /// No block of the slab is allocated; the slab is kept for reuse until it is returned.
+    /// No block of the slab is allocated; the slab is kept for reuse until its memory is returned.
     Spare,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct FreeMap {
     pub(super) used: Use,
     class: SizeClass,
     // All counts have the same width, because a load that is wider than the preceding store must
-    // wait.
+    // wait for that store.
     /// Number of bits that are set.
     free: u32,
     /// Number of bits that can be set.

@@ -33,7 +33,7 @@ impl Core {
     }
 
     /// Frees the posted blocks between this process and dead members that no process will accept.
-    /// Runs once after each recovery by any member. Returns the number of blocks.
+    /// Runs once after each recovery by any member. Returns the number of blocks freed.
     pub(super) fn reclaim_stranded(&self) -> usize {
         // SYNC deaths: pairs with the addition in `recover`.
         let deaths = self.space.header().deaths.load(Ordering::Acquire);
@@ -78,7 +78,7 @@ impl Core {
 
     /// Returns the dead member of a slot, or `None` if the slot was freed because no word names it.
     fn known_dead(&self, slot: usize) -> Option<Member> {
-        // SYNC member: pairs with the stores of its holder, and of its recoverer.
+        // SYNC member: pairs with the stores by the slot's holder, and by its recoverer.
         let word = &self.space.member((slot < MEMBERS).then_some(slot)?).word;
         let word = MemberWord(word.load(Ordering::Acquire));
         let member = Member::new(slot, word.epoch());
@@ -89,7 +89,7 @@ impl Core {
         let mut freed = 0;
         for granule in self.all_blocks().map(|(granule, _)| granule) {
             let word = self.space.word(granule);
-            // SYNC truth: pairs with the store in `send`, which follows that of the destination.
+            // SYNC truth: pairs with the store in `send`, which follows the destination's store.
             let found = BlockWord(word.load(Ordering::Acquire));
             if found.state() == BlockState::InFlight
                 && whether(found, self.destination(granule))

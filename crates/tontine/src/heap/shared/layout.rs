@@ -64,12 +64,12 @@ pub(super) struct HeapHeader {
 pub(super) struct MemberSlot {
     /// A [`MemberWord`](super::word::MemberWord).
     pub(super) word: AtomicU64,
-    /// Process id, for messages, and for an outbox, which checks that its lane leads to this
-    /// process.
+    /// Process id, which error messages name, and by which an outbox checks that its lane leads to
+    /// this process.
     pub(super) pid: AtomicU64,
     /// The member's role, or 0. If the member has a role, its published blocks outlive it.
     pub(super) role: AtomicU64,
-    /// Epoch of the last member in this slot whose end was reported by `deaths`.
+    /// Epoch of the last member in this slot whose end was counted in `deaths`.
     pub(super) told: AtomicU64,
     /// The PID namespace of `pid`: an inode, or 0.
     pub(super) namespace: AtomicU64,

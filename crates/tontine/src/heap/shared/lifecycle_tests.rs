@@ -275,8 +275,8 @@ fn allocation_after_thread_end_borrows_arena() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A slab whose memory was being allocated or returned counted as taken, so a heap with free space
-/// returned `Full`.
+/// A slab whose memory was being allocated or returned counted as occupied, so a heap with free
+/// space returned `Full`.
 #[test]
 fn alloc_waits_for_slabs_changing_hands() {
     for (state, len) in [(SlabState::Claimed, 4 * SLAB), (SlabState::Punching, 30_000)] {
@@ -352,7 +352,8 @@ fn outbox_to_another_process_fails_with_wrong_member() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A member that needed space and recovered a dead member kept all of its slabs.
+/// A member that recovered a dead member because it needed space kept all of the dead member's
+/// slabs.
 #[test]
 fn slabs_of_dead_member_become_available_to_all() {
     let heap = heap(MIB);

@@ -1,4 +1,4 @@
-//! The calling thread's arena, which is found by two loads and abandoned at the thread's end.
+//! The calling thread's arena, which is found with two loads and abandoned at the thread's end.
 
 #![allow(unsafe_code, reason = "a thread borrows its arena through a raw pointer")]
 

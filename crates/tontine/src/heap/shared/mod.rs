@@ -166,7 +166,7 @@ pub struct Heap {
 
 impl Heap {
     /// Creates a heap with `capacity` bytes of blocks, and makes this process its first member.
-    /// [`HeapOptions`] has further settings.
+    /// See [`HeapOptions`] for further settings.
     ///
     /// # Errors
     /// - [`HeapError::InvalidSize`] if the capacity is 0, or above 4 TiB.
@@ -191,7 +191,7 @@ impl Heap {
     ///
     /// # Errors
     /// If the file is refused, it is closed, and the kernel releases all record locks of this
-    /// process on it. Take descriptors from members only.
+    /// process on it. Accept descriptors from members only.
     ///
     /// - [`HeapError::NotAHeap`] if the file is not a heap, or the heap is incomplete.
     /// - [`HeapError::VersionMismatch`] if another version of the library created the heap.
@@ -411,7 +411,7 @@ impl Heap {
     }
 
     /// Accepts a block that another member has handed over to this process ([`Block::hand_over`]).
-    /// This process then holds the block. [`Parcel`] has an example.
+    /// This process then holds the block. See [`Parcel`] for an example.
     ///
     /// # Errors
     /// - [`HeapError::Stale`] if the block was accepted or taken back before, or freed because both
@@ -487,8 +487,8 @@ impl Heap {
     ///
     /// Call this method when a sender has died, because the sender may have died after it handed a
     /// block over and before it wrote the parcel. `dead` must be a result of [`Heap::dead_members`]
-    /// from *before* all available parcels were read: a member that has died since may have sent a
-    /// parcel that was not read.
+    /// from *before* all available parcels were read: a member that has died since then may have
+    /// sent a parcel that has not been read.
     ///
     /// An [`Inbox`] does this for the blocks that outboxes have sent, if the process has one inbox.
     ///

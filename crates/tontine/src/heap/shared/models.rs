@@ -25,7 +25,7 @@ use crate::sync::weakened::{self, InjectedFault};
 use crate::sync::{AtomicU64, Ordering};
 
 thread_local! {
-    // As in `weakened`, the whole model runs on one thread.
+    // The whole model runs on one thread, as in `weakened`.
     static SEEN: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -128,9 +128,9 @@ fn allocation_without_acquire_is_detected() {
     check(InjectedFault::LoadsRelaxed, &[], freed_and_given_out);
 }
 
-/// A block is sent. The receiver accepts it, the sender takes it back, and a recoverer, which found
-/// both dead, frees it, all at the same time. Exactly one of the three obtains the block, with the
-/// bytes that the sender wrote.
+/// A block is sent. The receiver accepts it, the sender takes it back, and a recoverer, which has
+/// found both processes dead, frees it, all at the same time. Exactly one of the three obtains the
+/// block, with the bytes that the sender wrote.
 fn sent_and_taken() {
     let block = ModelBlock::new(BlockWord::allocated(1, 4));
     block.bytes.set(7);
@@ -428,8 +428,8 @@ fn slab_owner_read_without_acquire_is_detected() {
 }
 
 /// The adopter of a large block died during the adoption. The recoverer of the dead owner releases
-/// the block, the recoverer of the adopter releases slabs of no block, and a third process claims
-/// the slab.
+/// the block, the recoverer of the adopter releases slabs that belong to no block, and a third
+/// process claims the slab.
 fn part_let_go_by_two() {
     let span = SlabWord::new(SlabState::Span, 2, 1);
     let shared = Arc::new((AtomicU64::new(span.0), AtomicU64::new(2), ModelMemory::default()));
@@ -457,7 +457,7 @@ fn part_let_go_by_two() {
         }
     };
     let others = [1, 2].map(|arena| thread::spawn(empties(arena)));
-    // This thread is spawned last, as above.
+    // This thread is spawned last, for the same reason as above.
     let third = thread::spawn({
         let shared = shared.clone();
         move || {

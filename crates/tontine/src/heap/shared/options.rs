@@ -31,11 +31,11 @@ impl HeapOptions {
         Self { capacity, canaries: false }
     }
 
-    /// Sets whether the heap writes a *canary*, a known value, behind each block, and checks it
-    /// when the block is freed, handed over or published. A canary that has changed means that the
-    /// block was written beyond its end: [`HeapError::Overrun`].
+    /// Sets whether the heap writes a *canary*, a known value, after each block, and checks it when
+    /// the block is freed, handed over or published. A canary that has changed means that the block
+    /// was written beyond its end: [`HeapError::Overrun`].
     ///
-    /// Canaries are for debugging: each block takes 16 bytes more. Default: `false`.
+    /// Canaries are for debugging: each block needs 16 more bytes. Default: `false`.
     ///
     /// # Examples
     /// ```

@@ -58,7 +58,8 @@ pub struct Outbox<'heap> {
     heap: &'heap Heap,
     sender: Sender,
     to: Member,
-    /// `true` once the receiver has accepted the connection, and was found to be that member.
+    /// `true` once the receiver has accepted the connection, and was found to be the intended
+    /// member.
     welcome: bool,
 }
 
@@ -94,7 +95,7 @@ pub struct Outbox<'heap> {
 pub struct Inbox<'heap> {
     heap: &'heap Heap,
     pub(super) mailbox: Mailbox,
-    /// Number of recoveries that were handled.
+    /// Value of the header's `deaths` counter when dead members were last listed.
     deaths: u64,
     /// Members that were dead before the lanes were last seen empty.
     dead: Option<Vec<Member>>,
@@ -116,8 +117,8 @@ impl fmt::Debug for Inbox<'_> {
 }
 
 impl Heap {
-    /// Returns an outbox that sends blocks to the member `to`. `sender` leads to the mailbox that
-    /// this member turned into an [`Inbox`]. [`Outbox`] has an example.
+    /// Returns an outbox that sends blocks to the member `to`. `sender` leads to the mailbox from
+    /// which `to` has made its [`Inbox`]. See [`Outbox`] for an example.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.
@@ -132,7 +133,7 @@ impl Heap {
         Ok(Outbox { heap: self, sender, to, welcome: false })
     }
 
-    /// Returns an inbox that receives blocks from a mailbox. [`Inbox`] has an example.
+    /// Returns an inbox that receives blocks from a mailbox. See [`Inbox`] for an example.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.
@@ -239,9 +240,8 @@ impl<'heap> Outbox<'heap> {
 
     /// Takes back the blocks that a receiver did not accept before it died or closed its mailbox.
     ///
-    /// # Errors
-    /// [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is alive,
-    /// because it may be reading them.
+    /// # Errors [`HeapError::Mailbox`] with [`crate::Error::WouldBlock`] while the receiver is
+    /// alive, because it may be reading the blocks.
     pub fn take_unread(&mut self) -> Result<Vec<Block<'heap>>> {
         let parcels = self.sender.take_unread()?;
         let parcels = parcels.into_iter().filter_map(|bytes| Parcel::from_slice(&bytes));
@@ -373,7 +373,7 @@ impl<'heap> Inbox<'heap> {
     fn look_after_deaths(&mut self) -> Result<bool> {
         let core: &Core = &self.heap.core;
         if let Some(dead) = self.dead.take() {
-            // The members in `dead` have written to no lane since then. If this process lacks the
+            // The members in `dead` were dead before the lanes were read. If this process lacks the
             // descriptors to read a lane, that lane may still deliver blocks.
             if !self.mailbox.is_read_out() {
                 self.dead = Some(dead);

@@ -184,7 +184,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // SAFETY: the pid is that of a child of this process that was not reaped.
+        // SAFETY: the pid names a child of this process that has not been reaped.
         unsafe {
             libc::kill(self.pid, libc::SIGKILL);
             libc::waitpid(self.pid, std::ptr::null_mut(), 0);

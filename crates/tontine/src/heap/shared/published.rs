@@ -140,7 +140,7 @@ impl<'heap> Published<'heap> {
         assert!(at < self.words(), "word {at} of a block of {} words", self.words());
         assert!(!self.core.space.is_forked(), "{}", HeapError::Forked);
         // SAFETY: the word is within the block, which this process holds; it is aligned, and shared
-        // by atomics only.
+        // only through atomics.
         unsafe { self.core.word_of(self.granule, at) }
     }
 
@@ -214,7 +214,7 @@ impl Heap {
     }
 
     /// Returns the 8-byte word with index `at` of a published block. The caller then sees
-    /// everything that the holder stored before that word. [`Published::store`] has an example.
+    /// everything that the holder stored before that word. See [`Published::store`] for an example.
     ///
     /// # Errors
     /// [`HeapError::Stale`], [`HeapError::InvalidHandle`] and [`HeapError::Forked`], as for
@@ -431,7 +431,7 @@ impl Core {
         Ok(taken)
     }
 
-    /// Returns the slots of the dead members that had the role, with their record locks acquired.
+    /// Returns the slots of the dead members that had the role, after acquiring their record locks.
     fn dead_in_role(&self, role: NonZeroU32) -> Result<Vec<usize>> {
         let mut dead = Vec::new();
         for slot in (0..MEMBERS).filter(|slot| *slot != self.slot()) {
@@ -475,7 +475,7 @@ impl Core {
     }
 
     fn is_free_slot(&self, slot: usize) -> bool {
-        // SYNC member: pairs with the stores of its holder, and of its recoverer.
+        // SYNC member: pairs with the stores by the slot's holder, and by its recoverer.
         let word = self.space.member(slot).word.load(Ordering::Acquire);
         MemberWord(word).state() == MemberState::Free
     }

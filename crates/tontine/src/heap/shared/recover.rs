@@ -52,7 +52,7 @@ struct RecoveryScan {
 
 impl Core {
     /// Recovers all members that have ended. `heir` adopts the slabs in which other members hold
-    /// blocks; without an adopting arena, those slabs are unchanged.
+    /// blocks; if it is `None`, those slabs are unchanged.
     pub(super) fn recover_all(
         &self,
         _: &ArenaRegistry,
@@ -69,7 +69,7 @@ impl Core {
             if !is_free() {
                 let found = self.recover(slot, heir.as_deref_mut(), whole);
                 if found.is_err() {
-                    // Another member may succeed.
+                    // Another member may succeed in recovering this one.
                     self.space.unlock_member(slot)?;
                 }
                 let found = found?;
@@ -97,7 +97,7 @@ impl Core {
         let word = &self.space.member(slot).word;
         let found = MemberWord(word.load(Ordering::Acquire));
         let member = Member::new(slot, found.epoch());
-        // 1
+        // Step 1.
         ended::say(word, found.epoch());
         let arenas = self.arenas_of(slot);
         let mut recovery = Recovery {
@@ -116,7 +116,7 @@ impl Core {
             told.store(found.epoch(), Ordering::Relaxed);
         }
         self.redistribute(&arenas, &left.in_use, heir, whole, &mut recovery)?;
-        // 6
+        // Step 6.
         let mut named = left.names_it;
         let in_need = self.named_arenas();
         for (index, _) in arenas.iter().enumerate().filter(|(_, is_theirs)| **is_theirs) {
@@ -129,7 +129,7 @@ impl Core {
             // SYNC arena: pairs with the exchange in `Core::new_arena`.
             word.store(ArenaWord::free(epoch).0, Ordering::Release);
         }
-        // 7
+        // Step 7.
         if !named {
             // SYNC member: pairs with the load in `Core::take_slot`.
             word.store(MemberWord::new(MemberState::Free, found.epoch()).0, Ordering::Release);
@@ -167,7 +167,7 @@ impl Core {
 
     #[inline]
     pub(super) fn owner(&self, slab: usize) -> SlabWord {
-        // SYNC slab: pairs with the stores of its arena.
+        // SYNC slab: pairs with the stores by the slab's arena.
         SlabWord(self.space.slab(slab).owner.load(Ordering::Acquire))
     }
 
@@ -228,7 +228,8 @@ impl Core {
                 // SYNC truth: pairs with the stores that freed the blocks.
                 let found = BlockWord(word.load(Ordering::Acquire));
                 let taken = match found.state() {
-                    // Only the holder may leave this state, and its recoverer has its record lock.
+                    // Only the holder may end this state, and the recoverer has the holder's record
+                    // lock.
                     BlockState::Allocated | BlockState::Parked
                         if found.holder() == member.slot() =>
                     {
@@ -338,7 +339,7 @@ impl Core {
                     self.release(arena, slab, class)?;
                     continue;
                 }
-                // The memory of adjacent slabs is returned by one system call.
+                // Adjacent slabs are returned to the kernel together, with one system call.
                 if run.end != slab {
                     self.empty(std::mem::replace(&mut run, slab..slab))?;
                 }

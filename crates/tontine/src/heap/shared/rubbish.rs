@@ -137,7 +137,7 @@ fn report_of_corrupted_heap_is_bounded() {
     assert!(report.to_string().contains("more faults"));
 }
 
-/// In a heap with canaries, the fill behind a block had the length that the slab's entry gave, and
+/// In a heap with canaries, the fill after a block had the length that the slab's entry gave, and
 /// overwrote other blocks.
 #[test]
 fn canary_with_forged_class_stays_within_its_block() {

@@ -11,7 +11,7 @@ impl Heap {
         word.store(what(word.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// Returns the offset behind the last block.
+    /// Returns the offset after the last block.
     pub(crate) fn alloc_end(&self) -> u64 {
         self.core.space.geometry().size() as u64
     }

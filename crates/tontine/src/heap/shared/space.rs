@@ -88,7 +88,7 @@ impl HeapSpace {
         space.begin()
     }
 
-    /// Opens the heap in a file. The descriptor is kept, and must be the only one of the process.
+    /// Opens the heap in a file. Keeps the descriptor, which must be the only one of this process.
     pub(super) fn open(file: OwnedFd) -> Result<Self> {
         // This call comes first, and without the registry's lock. If the file is of another kind,
         // its file system may never reply, and then only this call hangs.
@@ -270,7 +270,7 @@ impl HeapSpace {
     #[inline(always)]
     pub(super) fn word(&self, granule: usize) -> &AtomicU64 {
         debug_assert!(granule < self.geometry.slabs() * super::layout::GRANULES);
-        // SAFETY: the word is within the mapping and aligned, and is zero or written by atomics.
+        // SAFETY: the word is within the mapping and aligned, and is accessed only through atomics.
         unsafe { self.at(self.geometry.word(granule)) }
     }
 
@@ -341,7 +341,7 @@ impl HeapSpace {
     /// A `T` at this offset is within the mapping, is aligned, and consists of atomics.
     #[inline(always)]
     unsafe fn at<T>(&self, offset: usize) -> &T {
-        // SAFETY: the caller upholds the contract, and the mapping exists as long as `self`.
+        // SAFETY: the caller upholds the contract, and the mapping exists as long as `self` does.
         unsafe { self.base.add(offset).cast::<T>().as_ref() }
     }
 

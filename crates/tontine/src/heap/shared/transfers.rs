@@ -22,7 +22,7 @@ pub(super) struct Endpoints {
     pub(super) used: bool,
     /// `true` once the process has had an inbox.
     pub(super) had_inbox: bool,
-    /// Number of recoveries at the last
+    /// Value of the header's `deaths` counter at the last
     /// [`Core::reclaim_stranded`](super::core::Core::reclaim_stranded).
     pub(super) settled: u64,
 }

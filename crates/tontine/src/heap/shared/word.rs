@@ -323,7 +323,8 @@ pub(super) mod ended {
         // SYNC member: pairs with the loads that check whether the member is alive.
         word.store(MemberWord::new(MemberState::Recovering, epoch).0, Ordering::Release);
         // SYNC recoverers: pairs with itself, in another process. If one process recovers a block's
-        // holder and another its destination, at least one sees the other's store above in `is`.
+        // holder and another its destination, at least one of them sees, in `is`, the other's store
+        // above.
         fence(Ordering::SeqCst);
     }
 
@@ -357,7 +358,7 @@ pub(super) mod slab {
         arena: usize,
     ) -> bool {
         let punching = SlabWord::new(SlabState::Punching, arena, 0).0;
-        // SYNC slab: pairs with the stores of the arena that owned it.
+        // SYNC slab: pairs with the stores of the arena that owned the slab.
         owner.compare_exchange(found.0, punching, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
