@@ -21,7 +21,7 @@ pub(super) struct AcceptedLane {
     control: Controlled,
     doorbell: PeerSocket,
     symmetric: bool,
-    /// `true` if the sender has returned memory that the receiver has not confirmed yet.
+    /// `true` if the sender has returned memory, and the receiver has not confirmed the return yet.
     returned: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
@@ -35,7 +35,7 @@ impl AcceptedLane {
         self.watch.is_alive() && self.control.state() == 0
     }
 
-    /// Returns `true` if the receiver died or closed.
+    /// Returns `true` if the receiver has died or has closed its mailbox.
     pub(super) fn is_gone(&self) -> bool {
         !self.watch.is_alive() || self.is_closed()
     }
@@ -69,9 +69,9 @@ impl AcceptedLane {
         self.control.room()
     }
 
-    /// Returns the total chunk size, in bytes, that the sender may have. Returns `None` after the
-    /// sender has returned memory and before the receiver confirms that, while the page still shows
-    /// the old number.
+    /// Returns the bytes of chunks that the sender may have. Returns `None` after the sender has
+    /// returned memory and before the receiver confirms that, while the page still shows the old
+    /// number.
     pub(super) fn granted(&mut self) -> Option<u64> {
         self.returned &= self.control.asks_back();
         (!self.returned).then(|| self.control.granted())
@@ -81,7 +81,7 @@ impl AcceptedLane {
         self.control.most()
     }
 
-    /// Rings if the receiver sleeps. Called after a header was stored.
+    /// Rings the doorbell if the receiver sleeps. Called after a message's header was stored.
     #[inline(always)]
     pub(super) fn ring_if_asleep(&self) {
         self.light_fence();
@@ -97,8 +97,8 @@ impl AcceptedLane {
         self.watch.sleeping(self.desk).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// Executes the fence between the store of a header and the load of the receiver's word.
-    // SYNC doorbell: pairs with the barrier in `Mailbox::announce_sleep`; the proof is there.
+    /// Executes the fence between the store of a header and the load of the receiver's `sleeping`.
+    // SYNC doorbell: pairs with the barrier in `Mailbox::announce_sleep`; which has the proof.
     #[inline(always)]
     pub(super) fn light_fence(&self) {
         if self.symmetric {
@@ -130,7 +130,7 @@ impl AcceptedLane {
         socket::send(socket, &wire::write(ControlMessage::Chunk(log2, sequence)), &[descriptor])
     }
 
-    /// Requests that the total grant be raised to this chunk size, in bytes.
+    /// Requests a total grant of this many bytes for chunks.
     ///
     /// # Errors
     /// The error of `sendmsg`.
@@ -138,7 +138,8 @@ impl AcceptedLane {
         socket::send(socket, &wire::write(ControlMessage::Want(bytes)), &[])
     }
 
-    /// Reports that the requested memory was returned. If the queue is full, the next call retries.
+    /// Reports the requested return of memory. If the socket's queue is full, the next call
+    /// retries.
     pub(super) fn say_returned(&mut self, socket: &PeerSocket) {
         let said = socket::send(socket, &wire::write(ControlMessage::Returned), &[]);
         self.returned = matches!(said, Ok(SendResult::Yes));
@@ -151,7 +152,7 @@ impl AcceptedLane {
     }
 }
 
-// SYNC doorbell: the sender's half of that pair in symmetric mode.
+// SYNC doorbell: the sender's half of the pair, in symmetric mode.
 #[cold]
 #[inline(never)]
 fn separate_fully() {

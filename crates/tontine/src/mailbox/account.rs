@@ -2,9 +2,9 @@
 //!
 //! A chunk that leaves the chain (read to its end, given back, or taken back) is *released*: the
 //! sender closes and unmaps it, but its memory stays charged to the sender until the receiver
-//! releases it too. So the chunk counts until [`ReleaseWatch`] reports the receiver's release or,
-//! if the chunk could not be watched, until the connection ends. Neighbours: [`super::growth`]
-//! checks the account before it makes a chunk.
+//! releases it too. So the chunk counts against the cap until [`ReleaseWatch`] reports the
+//! receiver's release or, if the chunk could not be watched, until the connection ends. Neighbours:
+//! [`super::growth`] checks the account before it makes a chunk.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,7 +39,7 @@ enum ChunkHolders {
     Watched(ReleaseWatch),
     /// The chunk could not be watched.
     Unknown,
-    /// The chunk is not watched and does not count.
+    /// The chunk is not watched and does not count against the cap.
     Unwatched,
 }
 
@@ -105,12 +105,12 @@ impl ChunkAccount {
         self.released.retain(|chunk| matches!(chunk.holders, ChunkHolders::Watched(_)));
     }
 
-    /// Returns the bytes of all chunks, as of the last update.
+    /// Returns the number of bytes in all chunks, as of the last update.
     pub(super) fn bytes(&self) -> u64 {
         self.chain.iter().map(|chunk| chunk.bytes).sum::<u64>() + self.held()
     }
 
-    /// Returns the bytes of released chunks that the receiver may still hold.
+    /// Returns the number of bytes in released chunks that the receiver may still hold.
     pub(super) fn held(&self) -> u64 {
         self.released.iter().map(|chunk| chunk.bytes).sum()
     }

@@ -98,7 +98,7 @@ impl From<&str> for Address {
     }
 }
 
-/// Implements the conversion from `$text` like that from `&str`: `@` begins an abstract name.
+/// Implements the conversion from `$text` as from `&str`: a leading `@` begins an abstract name.
 macro_rules! from_text {
     ($($text:ty),*) => {$(
         impl From<$text> for Address {

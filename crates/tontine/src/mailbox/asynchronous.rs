@@ -259,7 +259,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// The events that a sender waits for: a control message of the receiver, the end of its process,
+/// The events that a sender waits for: a control message from the receiver, the end of its process,
 /// and the time of the next check. Made for each wait, since a successor has different descriptors;
 /// an event that has already happened is reported immediately.
 struct Waits<'a> {

@@ -6,7 +6,7 @@
 //! too ([`EndedLane`]); both keep the control page of the [`DepartedReceiver`]. Callers pass the
 //! socket to the methods that need it, so nothing is sent to a receiver that has ended.
 //!
-//! | state | event | next | the caller's call |
+//! | state | event | next state | caller's call |
 //! | --- | --- | --- | --- |
 //! | none | `HELLO` sent | pending | `connect` returns |
 //! | pending | `WELCOME` | open | continues |
@@ -24,7 +24,7 @@
 //! | open | a chunk cannot be made or passed | open | `System` |
 //! | open | an invalid position | ended | `Protocol` |
 //! | awaiting | no owner at the address, or its queue is full | awaiting | continues |
-//! | awaiting | a shortage here | awaiting | continues, then that error |
+//! | awaiting | a shortage in this process | awaiting | continues, then that error |
 //! | awaiting | refused for now, before `HELLO` | awaiting | `Refused`, at each such attempt |
 //! | awaiting | `HELLO` sent to the next owner | pending | continues |
 //! | awaiting | an invalid position | ended | `Protocol` |
@@ -370,7 +370,7 @@ impl DepartedReceiver {
     }
 }
 
-/// Receives one control message of a receiver that has accepted the lane.
+/// Receives one control message from a receiver that has accepted the lane.
 fn hear_open(joined: &AcceptedLane, socket: &PeerSocket) -> Result<Incoming> {
     let mut bytes = [0; wire::LONGEST];
     understand(socket::receive(socket, &mut bytes)?, &bytes, joined.peer)
@@ -402,7 +402,7 @@ fn strange(peer: Peer) -> Error {
 fn refused(errno: i32, from: Option<SenderCredentials>) -> Error {
     match (errno, from) {
         // The message does not name the users that the receiver allows, and these need not include
-        // its own.
+        // the receiver's own user.
         (libc::EACCES, Some(_)) => {
             let uid = rustix::process::geteuid().as_raw();
             let ours = Peer { pid: Some(std::process::id()), uid };

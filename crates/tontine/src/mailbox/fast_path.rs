@@ -27,8 +27,8 @@ impl Mailbox {
         Some((lane.id, lane.peer))
     }
 
-    /// Calls `recv_fast` after a short wait for that lane: the shortest path from the message's
-    /// header to the program.
+    /// Calls `recv_fast` after a short spin on the lane whose turn it is: the shortest path from a
+    /// message's header to the program.
     #[inline]
     pub(super) fn recv_soon(&mut self) -> Option<(SenderId, Peer)> {
         if self.options.wait_strategy == WaitStrategy::Sleep {

@@ -1,7 +1,7 @@
 //! Space for a sender's messages, in its chunk or a new one: [`Growth`] decides, within the caps.
 //!
 //! `docs/internals/recovery.md` lists the steps: the sender first passes the new chunk, then
-//! announces it by `next`. Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes
+//! announces it in `next`. Neighbours: [`super::account`] counts chunks; [`super::outbound`] passes
 //! them.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -30,7 +30,7 @@ const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 pub(super) struct Growth {
     /// The chunks' share of the cap, with their descriptors if a successor may need them.
     chunks: ChunkAccount,
-    /// The sender's own cap on the total chunk size, in bytes.
+    /// The sender's own cap, in bytes of chunks.
     own_cap: u64,
     /// Size of the first chunk, as a power of two.
     first_log2: u32,
@@ -138,9 +138,9 @@ impl Growth {
         self.chunks.forget_unknown();
     }
 
-    /// Returns the cap that applies to the total chunk size, in bytes, and the receiver if the cap
-    /// is the receiver's. The cap is the smaller of the sender's and, once known, the receiver's.
-    /// The cap of a receiver that has ended does not bind its successor, which may accept more.
+    /// Returns the cap that applies, in bytes of chunks, and the receiver if the cap is the
+    /// receiver's. The cap is the smaller of the sender's and, once known, the receiver's. The cap
+    /// of a receiver that has ended does not bind its successor, which may accept more.
     pub(super) fn cap(&self, reader: Option<&AcceptedLane>) -> (u64, Option<Peer>) {
         match reader.and_then(|reader| Some((reader.max_message()?, reader.peer))) {
             Some((theirs, peer)) if theirs < self.own_cap => (theirs, Some(peer)),
@@ -222,12 +222,12 @@ impl Growth {
         match granted {
             None => GrowthStep::Stay,
             Some(granted) if fits(log2, granted) => GrowthStep::GoOnIn(log2),
-            // Request no more than that: other lanes may need bytes that this lane would not use.
+            // The lane requests no more, because other lanes may need the rest.
             Some(_) => GrowthStep::AskFor(writer.bytes() + (1 << log2)),
         }
     }
 
-    /// Returns the chunk size, in bytes, that the caps still allow. Released chunks that the
+    /// Returns the total chunk size, in bytes, that the caps still allow. Released chunks that the
     /// receiver still holds also count against the sender's own cap, which allows one more small
     /// chunk, because a lane needs one to return a large chunk.
     fn bytes_left(&self, cap: u64, writer: &LaneWriter<OwnRegion>) -> u64 {
@@ -250,7 +250,7 @@ impl Growth {
     }
 
     /// Returns `true` if it is time to request this many bytes. A request at every check for space
-    /// would fill the queue.
+    /// would fill the socket's queue.
     pub(super) fn is_request_due(&mut self, bytes: u64) -> bool {
         let now = Instant::now();
         let is_due =

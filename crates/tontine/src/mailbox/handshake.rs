@@ -100,7 +100,7 @@ impl Mailbox {
 
     /// Refuses a pending connection, with the reason.
     pub(super) fn refuse(&self, connection: &PendingConnection, error: &Error) {
-        // The socket is removed explicitly, because a forked child's copy would keep it in the set.
+        // The socket is removed explicitly: a forked child's copy would keep it in the epoll set.
         self.door.unwatch(connection.socket.as_fd());
         refuse(&connection.socket, error);
     }
@@ -181,14 +181,14 @@ impl Mailbox {
         Ok(wanted.min(brought + spare).max(brought))
     }
 
-    /// Returns the bytes that each lane may have in addition to its chunk, even if other lanes
-    /// request them.
+    /// Returns the number of bytes that each lane may have in addition to its chunk, even if other
+    /// lanes request them.
     pub(super) fn share(&self) -> u64 {
         self.options.mailbox_cap / 4 / self.options.max_lanes.max(1) as u64
     }
 
-    /// Returns the maximum that a lane is ever granted, even if all others end. The sender uses it
-    /// to distinguish a message that must wait from a message that never fits.
+    /// Returns the maximum number of bytes that a lane is ever granted, even if all others end. The
+    /// sender uses it to distinguish a message that must wait from a message that never fits.
     fn most(&self, granted: u64) -> u64 {
         let others = self.options.max_lanes.saturating_sub(1) as u64;
         let left = self.options.mailbox_cap.saturating_sub(others.saturating_mul(1 << MIN_LOG2));
@@ -312,7 +312,7 @@ enum HandshakeStatus {
     Silent,
     /// The sender hung up or withdrew HELLO.
     Gone,
-    /// All threads that could receive HELLO are blocked by files that never answer.
+    /// All threads that could receive HELLO are blocked by files whose file systems never reply.
     Busy,
     /// The lane is accepted.
     Welcome(Box<LaneInit>),

@@ -63,7 +63,7 @@ pub(super) struct InboundLane {
     more_notes: bool,
     /// `true` if a message stays queued because descriptors or memory for it were lacking.
     unreceived: bool,
-    /// `true` if the epoll set no longer reports the socket because of that message.
+    /// `true` if the epoll set no longer reports the socket, because that message stays queued.
     pub(super) put_off: bool,
     /// The violation found in a chunk or in its control message.
     broken: Option<ProtocolError>,
@@ -188,14 +188,14 @@ impl InboundLane {
         self.reader.is_empty()
     }
 
-    /// Continues in the chunk that `next` announced. The sender passed it before that.
+    /// Continues in the chunk that `next` announced and that the sender had passed before.
     #[cold]
     fn follow(&mut self, log2: u32) -> Result<LaneScan<usize>, ProtocolError> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
         let followed = self.follow_sound(log2);
-        // Stored, because a second check would not find the invalid message again.
+        // The violation is stored, because a second check would not find the invalid message again.
         self.broken = followed.err();
         followed
     }
@@ -316,8 +316,8 @@ impl InboundLane {
     /// Returns `true` if the sender waits. Called after the position was stored.
     #[inline]
     fn sender_waits(&self) -> bool {
-        // Mirrors the doorbell: this end has stored its position and loads `waiting`; the sender
-        // stores `waiting`, then loads the position once more.
+        // This protocol mirrors the doorbell's: this end has stored its position and loads
+        // `waiting`; the sender stores `waiting`, then loads the position once more.
         // SYNC room-waiting: pairs with the barrier in `AcceptedLane::heavy_fence`.
         if self.symmetric {
             fence(Ordering::SeqCst);
@@ -343,7 +343,7 @@ impl InboundLane {
                     self.more_notes = false;
                     return Ok(());
                 }
-                // Out of memory: the message stays queued and is received later.
+                // This process is out of memory: the message stays queued and is received later.
                 Err(_) => {
                     self.unreceived = true;
                     return Ok(());
@@ -420,8 +420,8 @@ impl InboundLane {
             return;
         }
         let size = self.reader.size();
-        // Raised so that the receiver does not repeat a request for memory that the sender could
-        // not return.
+        // The size is raised, so that the receiver does not repeat a request for memory that the
+        // sender could not return.
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;

@@ -31,9 +31,9 @@ pub(super) struct Lanes {
     idle: Vec<u32>,
     /// Slot of the lane whose turn it is.
     turn: u32,
-    /// Messages left in its turn.
+    /// Number of messages left in that lane's turn.
     left: u32,
-    /// `left` when messages were last counted.
+    /// Value of `left` when messages were last counted.
     counted: u32,
     pub(super) pace: PollInterval,
     next_busy: usize,
@@ -219,7 +219,7 @@ impl Lanes {
         None
     }
 
-    /// Checks up to `most` idle lanes; one with a message becomes busy.
+    /// Checks up to `most` idle lanes; a lane with a message becomes busy.
     #[inline]
     fn pass_idle(&mut self, most: usize) -> Option<TakenMessage> {
         self.since_idle = 0;

@@ -102,7 +102,7 @@ impl EventSource {
     }
 }
 
-/// Returns `true` if the generations are equal, by the bits that an event carries.
+/// Returns `true` if the generations are equal in the bits that an event carries.
 pub(super) fn same_generation(event: u32, generation: u32) -> bool {
     event == generation & GENERATION_MASK
 }
@@ -161,7 +161,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Makes the set, and opens a listener at `address`, if there is one.
+    /// Makes the set, and opens a listener at `address`, if one is given.
     ///
     /// # Errors
     /// [`Error::AddrInUse`] if the address has a live owner, [`Error::InvalidAddress`] if it is

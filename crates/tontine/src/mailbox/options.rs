@@ -82,9 +82,9 @@ pub enum WaitStrategy {
 /// Memory fences that keep a wake-up from being lost when one end of a lane goes to sleep.
 ///
 /// The sending end stores its message, then checks whether the other end sleeps. The end that is
-/// about to sleep announces that, then checks for messages once more. At least one end must see the
-/// other's store, so each needs a fence between its two steps, or one end must execute the fence
-/// for both. [`Options`] has an example.
+/// about to sleep announces its sleep, then checks for messages once more. At least one end must
+/// see the other's store, so each needs a fence between its two steps, or one end must execute the
+/// fence for both. See [`Options`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fences {
@@ -203,8 +203,8 @@ impl Default for Options {
 impl Options {
     /// Returns the default settings.
     ///
-    /// Lanes begin with 4 KiB and grow to 64 MiB, a mailbox to 1 GiB and 1,024 lanes. Both ends
-    /// poll for 20 µs, then sleep, and accept peers of the same user only.
+    /// A lane begins with 4 KiB and grows to 64 MiB; a mailbox grows to 1 GiB and 1,024 lanes. Both
+    /// ends poll for 20 µs, then sleep, and accept peers of the same user only.
     pub fn new() -> Self {
         Self::default()
     }
@@ -306,8 +306,8 @@ impl Options {
     /// Sets how long a peer may take from connecting to its first control message (default 5 s).
     ///
     /// It is also the maximum time that a connecting sender waits while the receiver has no
-    /// descriptor or memory to accept it; the receiver then refuses the sender, which may retry. At
-    /// a sender it limits how long `connect` waits while the owner's backlog is full.
+    /// descriptor or memory to accept it; the receiver then refuses the sender, which may retry.
+    /// For a sender, it limits how long `connect` waits while the owner's backlog is full.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
         self.handshake_timeout = timeout;
         self

@@ -295,7 +295,7 @@ impl OutboundLane {
 
     /// Processes the receiver's control messages on the socket.
     pub(super) fn listen(&mut self) {
-        // Bounded: a hostile receiver may send faster than this process reads.
+        // The loop is bounded, because a hostile receiver may send faster than this process reads.
         for _ in 0..NOTES_AT_ONCE {
             let options = &self.options;
             match self.connection.hear(&self.socket, &|peer| options.admit(peer)) {
@@ -339,8 +339,9 @@ impl OutboundLane {
         Ok(())
     }
 
-    /// Ends the lane. The fast path then sends nothing, whatever the liveness word shows, because
-    /// the connection is not open. If the lane waits for a successor, the slow path accepts
+    /// Ends the lane. The fast path sends nothing, whatever the liveness word shows: the connection
+    /// is not open. If the lane waits for a successor, the slow path accepts messages and looks for
+    /// it.
     fn end(&mut self, reason: Error) {
         let is_waited_out = self.succession.is_waited_out(&reason);
         self.connection.end(reason, is_waited_out);

@@ -19,7 +19,7 @@ pub(super) struct PollInterval {
     turn: u32,
     /// Number of messages since the clock was last read.
     yielded: u32,
-    /// Time of that reading, or of the end of a later wait.
+    /// Time when the clock was last read, or when a later wait ended.
     looked: Instant,
     /// Time when a service of the connections was last found due.
     due: Option<Instant>,

@@ -422,7 +422,7 @@ impl Mailbox {
     }
 
     /// Acknowledges the message last received: if this process dies, a successor does not receive
-    /// it again. The next receiving call acknowledges too.
+    /// it again. The next receiving call also acknowledges it.
     ///
     /// `ack` immediately notifies a sender that waits for free space or for acknowledgements. An
     /// acknowledgement by the next receiving call reaches the sender later: when more of them have

@@ -17,7 +17,7 @@ use crate::lane::writer::RecordSlot;
 /// initially contain remains of an earlier message.
 ///
 /// # Panics
-/// Dereferencing panics in a forked child, whose memory has no such mapping. The child must not
+/// Dereferencing panics in a forked child, in which the lane is not mapped. The child must not
 /// access a slice of the bytes that was taken before the fork.
 ///
 /// # Examples
@@ -111,8 +111,9 @@ impl<'a> Reservation<'a> {
     /// # Errors
     /// Nothing was sent if `commit` fails.
     ///
-    /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since.
-    /// - [`Error::Closed`](crate::Error::Closed) if the receiver has closed the mailbox since.
+    /// - [`Error::OwnerDied`](crate::Error::OwnerDied) if the receiver has died since the
+    ///   reservation.
+    /// - [`Error::Closed`](crate::Error::Closed) if the receiver has closed the mailbox since then.
     /// - [`Error::Forked`](crate::Error::Forked) in a forked child.
     /// - The error of [`Sender::send`] if the receiver has refused the lane or broken the protocol
     ///   since then.

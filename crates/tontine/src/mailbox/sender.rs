@@ -360,7 +360,7 @@ impl Sender {
     /// signal does not end the wait; see [`Sender::send`].
     ///
     /// # Errors
-    /// - [`Error::TimedOut`] if messages are unacknowledged after `timeout`.
+    /// - [`Error::TimedOut`] if messages are still unacknowledged after `timeout`.
     /// - [`Error::OwnerDied`] or [`Error::Closed`] if messages remain that the receiver will not
     ///   read, unless the options say to wait for its successor.
     /// - [`Error::Forked`] in a forked child.

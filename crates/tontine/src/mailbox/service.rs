@@ -1,6 +1,6 @@
 //! The tasks of a [`Mailbox`] besides receiving: accepting connections, detecting the ends of
-//! senders, and requesting memory back from idle lanes. There is no thread for them: the receiving
-//! calls do them.
+//! senders, and requesting memory back from idle lanes. No thread performs these tasks: the
+//! receiving calls do.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl Mailbox {
         true
     }
 
-    /// Processes connections, hang-ups and ends; waits for them for up to `timeout`.
+    /// Processes connections, hang-ups and ends; waits up to `timeout` for them.
     pub(super) fn service(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.since_service = 0;
         let events = self.door.events(timeout)?;

@@ -27,8 +27,8 @@ use crate::sys::{membarrier, pidfd};
 /// Connects to the owner of `address`.
 ///
 /// # Errors
-/// [`Error::NoMailbox`]; [`Error::TimedOut`] if the owner accepts no connection within `wait`;
-/// [`Error::Denied`] if it runs as a user that is not allowed.
+/// [`Error::NoMailbox`] if no process has a mailbox there; [`Error::TimedOut`] if the owner accepts
+/// no connection within `wait`; [`Error::Denied`] if it runs as a user that is not allowed.
 pub(super) fn connect(
     address: &Address,
     options: &Options,
@@ -105,8 +105,8 @@ impl SuccessorSearch {
     /// Stores the number of the valid `HELLO` in every chunk that a receiver may receive.
     pub(super) fn announce(&self, writer: &LaneWriter<OwnRegion>) {
         for link in writer.chain() {
-            // Relaxed: the fence in `OutboundLane::withdraw` orders it before the receiver's check
-            // in `Mailbox::begin`; in a handover the socket does.
+            // Relaxed suffices: the fence in `OutboundLane::withdraw` orders the store before the
+            // receiver's check in `Mailbox::begin`; in a handover the socket does.
             half_of_own(&link.region, HANDOVER_AT).store(self.handover, Ordering::Relaxed);
         }
     }

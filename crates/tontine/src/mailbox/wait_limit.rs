@@ -79,7 +79,7 @@ impl SenderWait {
     }
 
     /// Asks the receiver to report free space, and checks for free space. Returns `true` if a
-    /// message of `length` bytes does not fit, and the receiver is certain to report when it does.
+    /// message of `length` bytes does not fit, and the receiver is certain to report when it fits.
     ///
     /// # Errors
     /// The errors of [`OutboundLane::ready`] and [`OutboundLane::find_room`].

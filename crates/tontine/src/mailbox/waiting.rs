@@ -237,10 +237,10 @@ impl Mailbox {
     fn announce_sleep(&self) -> bool {
         self.desk.sleeping().store(1, Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
-        // `Sender`. Symmetric: both sides execute a full fence between their store and their load,
-        // so at least one load sees the other side's store. Asymmetric: `heavy` executes a full
-        // fence between the same two instructions of every running sender; a sender that is not
-        // running executed a fence when it was switched out.
+        // `Sender`. In symmetric mode, both sides execute a full fence between their store and
+        // their load, so at least one load sees the other side's store. In asymmetric mode, `heavy`
+        // executes a full fence between the same two instructions of every running sender; a sender
+        // that is not running executed a fence when it was switched out.
         fence(Ordering::SeqCst);
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }

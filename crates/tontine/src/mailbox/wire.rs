@@ -95,7 +95,7 @@ pub(crate) enum DecodeError {
     Malformed(&'static str),
 }
 
-/// Decodes a message from a peer. `oversize` means that it is longer than the received `bytes`.
+/// Decodes a message from a peer. `oversize` means a message longer than the received `bytes`.
 ///
 /// # Errors
 /// The errors of [`read`].
