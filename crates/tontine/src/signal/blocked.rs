@@ -178,7 +178,7 @@ impl Blocked {
     }
 
     /// Returns a signalfd of the set: a descriptor for an event loop, readable while a signal of
-    /// the set is pending. [`SignalFd`] has an example.
+    /// the set is pending. See [`SignalFd`] for an example.
     ///
     /// # Errors
     /// [`SignalError::System`] if `signalfd(2)` fails, for example because the process has too many
@@ -211,7 +211,7 @@ impl Blocked {
     /// Starts a thread that puts each signal into a queue, and returns the queue.
     ///
     /// The queue holds up to `bound` real-time signals and one entry for each standard signal.
-    /// Further real-time signals stay pending in the kernel. [`SignalChannel`] has an example.
+    /// Further real-time signals stay pending in the kernel. See [`SignalChannel`] for an example.
     ///
     /// # Errors
     /// [`SignalError::System`] if the system refuses a thread.
@@ -253,8 +253,8 @@ impl Blocked {
         mail::start(self.set, sender, undelivered).map(SignalThread::new)
     }
 
-    /// Returns an async stream of the signals, in the current tokio runtime.
-    /// [`SignalStream`](super::SignalStream) has an example.
+    /// Returns an async stream of the signals, in the current tokio runtime. See
+    /// [`SignalStream`](super::SignalStream) for an example.
     ///
     /// # Errors
     /// [`SignalError::System`] if `signalfd(2)` fails, or the runtime cannot watch the descriptor.

@@ -1,8 +1,8 @@
 //! Signals in a bounded queue: [`SignalChannel`].
 //!
 //! Like the kernel, the queue holds one entry for each standard signal; the entry counts further
-//! instances of the signal. The queue holds up to its bound of real-time signals. At the bound, the
-//! thread takes only standard signals.
+//! instances of the signal. The queue holds at most as many real-time signals as its bound. While
+//! it holds that many, the thread takes only standard signals.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -48,7 +48,7 @@ pub struct SignalChannel<'a> {
     _blocked: PhantomData<&'a ()>,
 }
 
-/// Threads may share a channel by reference, and may move it.
+/// A channel may be shared by reference among threads, and may move to another thread.
 const _: () = {
     const fn shared_by_threads<T: Send + Sync>() {}
     shared_by_threads::<SignalChannel<'_>>();
@@ -56,7 +56,7 @@ const _: () = {
 
 struct ChannelShared {
     queue: Mutex<SignalQueue>,
-    /// Signalled when a receiving thread has a signal to take, or when the queue has ended.
+    /// Signalled when a receiving thread has a signal to take, or when the worker has ended.
     filled: Condvar,
     /// Signalled when the queue is no longer full.
     space: Condvar,

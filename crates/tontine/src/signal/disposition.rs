@@ -6,8 +6,8 @@
 //! any disposition.
 //!
 //! Each process has its own lock, so that a forked child never waits for a thread that it does not
-//! have. The data under the lock are valid at each step. If a child is forked while another thread
-//! changes the data, the child may keep the default although none of its threads holds a
+//! have. The data that the lock protects are valid at each step. If a child is forked while another
+//! thread changes the data, the child may keep the default although none of its threads holds a
 //! [`SigchldGuard`].
 
 #![allow(unsafe_code, reason = "sigaction, and handlers of the program")]
@@ -27,8 +27,8 @@ use crate::sys::fork::PerProcess;
 pub(super) struct KernelDisposition(libc::sigaction);
 
 impl KernelDisposition {
-    /// Returns the action of a handler, or of `SIG_DFL` or `SIG_IGN`. While the handler runs, only
-    /// its own signal is blocked.
+    /// Returns the action for a handler, `SIG_DFL` or `SIG_IGN`. While the handler runs, only its
+    /// own signal is blocked.
     pub(super) fn new(handler: libc::sighandler_t, flags: libc::c_int) -> Self {
         // SAFETY: zero is a valid action; the call writes to a live local.
         let mut action: libc::sigaction = unsafe { zeroed() };
@@ -82,7 +82,7 @@ impl KernelDisposition {
         type Long = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         type Short = extern "C" fn(libc::c_int);
         // SAFETY: the action is a handler (1) and has valid arguments (2). The kernel calls it in
-        // the same way, and the flag determines how many arguments it takes.
+        // the same way, and a flag of the action determines how many arguments the handler takes.
         unsafe {
             if self.0.sa_flags & libc::SA_SIGINFO != 0 {
                 std::mem::transmute::<usize, Long>(self.handler())(signal.as_raw(), info, context);
@@ -159,7 +159,7 @@ static BEFORE: Saved = Saved::new();
 /// `true` if the default was installed instead of [`BEFORE`].
 static IS_CHANGED: AtomicBool = AtomicBool::new(false);
 
-/// The lock over these three statics. A forked child has its own.
+/// The lock that protects these three statics. A forked child has its own lock.
 static LOCK: PerProcess<Mutex<()>> = PerProcess::new(Mutex::default);
 
 /// A guard of SIGCHLD's disposition: while it exists, the kernel sends SIGCHLD when a child ends,
@@ -221,8 +221,8 @@ mod tests {
     use crate::sys::child::in_child;
 
     /// Regression test: threads block and unblock SIGCHLD while another thread forks. If one of
-    /// them held the lock over the saved disposition at the fork, the child hung when it dropped
-    /// its own guard.
+    /// them held the lock that protects the saved disposition at the fork, the child hung when it
+    /// dropped its own guard.
     #[test]
     fn child_forked_during_sigchld_changes_does_not_hang() {
         assert!(in_child(|| {

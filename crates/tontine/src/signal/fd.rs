@@ -10,8 +10,9 @@ use super::{SignalInfo, SignalSet};
 /// A signalfd: a descriptor that is readable while a signal of the set is pending.
 /// [`Blocked::signal_fd`](super::Blocked::signal_fd) returns it, close-on-exec and nonblocking.
 ///
-/// A read returns signals of the reading thread and of its process, so a forked child reads its own
-/// signals. An `epoll` set reports the signals of the process that registered the descriptor.
+/// A read returns signals pending for the reading thread or its process, so a forked child reads
+/// its own signals. An `epoll` set reports the signals of the process that registered the
+/// descriptor.
 ///
 /// # Examples
 /// ```no_run

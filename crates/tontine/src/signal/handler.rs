@@ -31,7 +31,7 @@
 //! A signal that every thread blocks never reaches its handler. Use either a handler or
 //! [`Blocked`](super::Blocked) for each signal.
 
-// From `signal-safety(7)`, `sigaction(2)`, and D. J. Bernstein, *The self-pipe trick*.
+// Sources: `signal-safety(7)`, `sigaction(2)`, and D. J. Bernstein, *The self-pipe trick*.
 
 #![allow(unsafe_code, reason = "installs signal handlers")]
 
@@ -142,8 +142,8 @@ impl SignalFlag {
         self.0.site.came.load(Ordering::Acquire)
     }
 
-    /// Returns `true` if the signal has arrived, and clears the flag.
-    /// [`SignalFlag`] has an example.
+    /// Returns `true` if the signal has arrived, and clears the flag. See [`SignalFlag`] for an
+    /// example.
     pub fn take(&self) -> bool {
         // SYNC handler-flag: pairs with the handler's store.
         self.0.site.came.swap(false, Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! The request to terminate by SIGINT or SIGTERM: [`interrupted()`].
+//! A request, made with SIGINT or SIGTERM, to terminate the program: [`interrupted()`].
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -86,7 +86,7 @@ impl Interrupted {
 
     /// Returns the signal that arrived first, or `None` if no signal has arrived.
     ///
-    /// After its cleanup, a program can terminate by this signal:
+    /// After its cleanup, a program can terminate itself with this signal:
     /// [`SignalInfo::terminate_process`].
     pub fn received(&self) -> Option<SignalInfo> {
         // At the fork, a thread of the parent may have held the lock.

@@ -1,5 +1,5 @@
 //! System calls for signals: [`RawSet`] for masks, `sigtimedwait` and signalfd; [`Waker`], a timer
-//! that wakes a thread; [`SignalInfo::terminate_process`], which ends the process by a signal.
+//! that wakes a thread; [`SignalInfo::terminate_process`], which kills the process with a signal.
 //!
 //! Neighbours: [`super::disposition`] and [`super::handler`] make the calls for dispositions.
 
@@ -163,8 +163,8 @@ fn from_signalfd(info: &libc::signalfd_siginfo) -> SignalInfo {
     }
 }
 
-/// A timer that wakes its creating thread from [`RawSet::take`]. The thread can distinguish the
-/// timer's signal from all others.
+/// A timer that wakes the thread that created it from [`RawSet::take`]. The thread can distinguish
+/// the timer's signal from all others.
 ///
 /// The kernel reserves a timer's signal when the timer is created. It therefore sends the signal,
 /// with its value, even if the user's queue is full, and does not coalesce the signal with a
@@ -222,8 +222,8 @@ impl Drop for Waker {
 }
 
 impl SignalInfo {
-    /// Ends the process by this signal, with its default disposition, as if the signal had never
-    /// been taken. The parent sees the same status as for a program that does not handle the
+    /// Terminates the process with this signal, under the default disposition, as if the signal had
+    /// never been taken. The parent sees the same status as for a program that does not handle the
     /// signal.
     ///
     /// If the default disposition of the signal is not to end the process (SIGCHLD, SIGTSTP), the

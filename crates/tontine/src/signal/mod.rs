@@ -45,8 +45,8 @@
 // `thread` runs the thread that takes signals. The only other part of the crate that this module
 // uses is `crate::mailbox`, to deliver signals.
 //
-// From `signal(7)`, `signal-safety(7)`, `pthread_sigmask(3)`, `sigwait(3)` (a thread that waits for
-// signals), `sigtimedwait(2)`, `signalfd(2)`.
+// Sources: `signal(7)`, `signal-safety(7)`, `pthread_sigmask(3)`, `sigwait(3)` (a thread that waits
+// for signals), `sigtimedwait(2)`, `signalfd(2)`.
 
 mod blocked;
 mod channel;

@@ -52,7 +52,7 @@ impl<F: FnMut(SignalInfo) + Send + 'static> Sink for CallSink<F> {
     }
 }
 
-/// A thread that takes signals. Dropping it stops the thread, and returns after the last delivery.
+/// A thread that takes signals. Dropping it stops the thread, and waits for the last delivery.
 pub(super) struct SignalWorker {
     /// `None` once the thread has been stopped.
     running: Option<StartedThread>,

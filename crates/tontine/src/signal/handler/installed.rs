@@ -70,7 +70,7 @@ static BENEATH: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 /// could be a handler that calls this one.
 static BENEATH_REPLACED: [Saved; ENTRIES] = [const { Saved::new() }; ENTRIES];
 
-/// The lock over the statics above, and the state of this process.
+/// The lock that protects the statics above, and the state of this process.
 static OWN: PerProcess<HandlerState> = PerProcess::new(HandlerState::default);
 
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ impl HandlerChanges {
             for signal in (1..=MAX_SIGNAL).filter_map(Signal::from_raw) {
                 changes.compare(signal);
             }
-            // SYNC handler-compared: pairs with the load of a handler without a site.
+            // SYNC handler-compared: pairs with the load by a handler without a site.
             own.compared.store(true, Ordering::Release);
         }
         Ok(changes)
@@ -277,7 +277,7 @@ fn reach_sites(signal: Signal) -> bool {
     let is_any = !next.is_null();
     // SAFETY: the pointer is null or refers to a site of the list, which is never freed.
     while let Some(site) = unsafe { next.as_ref() } {
-        // SYNC handler-flag: pairs with the load of the flag's owner.
+        // SYNC handler-flag: pairs with the load by the flag's owner.
         site.came.store(true, Ordering::Release);
         site.count.fetch_add(1, Ordering::Relaxed);
         if let Some(pipe) = site.pipe {
