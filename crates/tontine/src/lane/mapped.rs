@@ -1,7 +1,7 @@
 //! Shared memory as a lane's [`LaneMemory`].
 //!
-//! Bytes that another process may be writing are copied by atomic loads or by an instruction that
-//! is opaque to the compiler; the module never makes a Rust reference to them.
+//! Bytes that another process may be writing are copied with atomic loads or with an instruction
+//! that is opaque to the compiler; the module never makes a Rust reference to them.
 
 #![allow(unsafe_code, reason = "views of memory that another process writes")]
 
@@ -103,7 +103,7 @@ impl PeerRegion {
     /// Returns the address of the byte at `at`.
     ///
     /// # Panics
-    /// Panics if `at` is outside.
+    /// Panics if `at` is outside the region.
     pub(crate) fn place(&self, at: usize) -> std::ptr::NonNull<u8> {
         assert!(at <= self.size());
         // SAFETY: the pointer is inside the mapping or one byte past its end.

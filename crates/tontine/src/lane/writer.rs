@@ -49,7 +49,7 @@ pub(crate) struct LaneWriter<R> {
     ring_end: usize,
     /// Sequence number of the next chunk.
     sequence: u64,
-    /// Bytes of chunks that the sender dropped before the receiver left them.
+    /// Number of bytes in chunks that the sender dropped before the receiver had moved past them.
     lent: u64,
 }
 
@@ -221,8 +221,8 @@ impl<R: LaneMemory> LaneWriter<R> {
         Ok(())
     }
 
-    /// Searches the space that is known to be read for space for a message of `length` bytes.
-    /// Writes padding if the message must go to the start of the ring.
+    /// Looks for space for a message of `length` bytes in the part that is known to be read. Writes
+    /// padding if the message must go to the start of the ring.
     pub(crate) fn make_room(&mut self, length: usize) -> FreeSpace {
         let size = size_of_message(length);
         let whole = self.ring_end - RING_AT;
@@ -278,7 +278,7 @@ impl<R: LaneMemory> LaneWriter<R> {
     }
 
     /// Removes and returns, in order, the messages that the receiver did not read. The receiver's
-    /// last position stays valid, since its page still shows it.
+    /// last position stays valid, since the receiver's page still shows it.
     ///
     /// The walk reads memory of this process, but begins at a position that a hostile receiver may
     /// choose, for example in the middle of a message, where there is no header. The walk therefore

@@ -21,19 +21,19 @@ const LOG2: u32 = 8;
 /// Maximum length in bytes of a message in this chunk. The ring has no space for three of them.
 const LONG: usize = 48;
 
-/// Stores the header of a message without release.
+/// A fault that stores the header of a message without release.
 const MESSAGE_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
     matches!(RecordHeader::claimed(word), Some(RecordHeader::Message(_)))
 });
-/// Stores the header of a padding without release.
+/// A fault that stores the header of a padding record without release.
 const PADDING_RELAXED: InjectedFault = InjectedFault::StoreRelaxed(|word| {
     matches!(RecordHeader::claimed(word), Some(RecordHeader::Padding(_)))
 });
-/// Stores the position without release. The fault recognises a position by its value, because the
-/// positions of a model are smaller than any header.
+/// A fault that stores the position without release. It recognises a position by its value, because
+/// the positions of a model are smaller than any header.
 const POSITION_RELAXED: InjectedFault =
     InjectedFault::StoreRelaxed(|word| RecordHeader::claimed(word).is_none());
-/// Omits the store of zero to the following header.
+/// A fault that omits the store of zero to the following header.
 const NOTHING_KEPT: InjectedFault = InjectedFault::StoreOmitted(|word| word == NOTHING);
 
 /// Returns message `number`, of `length` bytes, none of which occurs in any other message.

@@ -2,8 +2,8 @@
 //!
 //! In both protocols, each end stores its own word and then loads the other end's word (Dekker's
 //! algorithm). At least one end must see the other's store. In these models, the barrier between
-//! the two steps is a full fence on both sides. This is exactly the symmetric mode. It abstracts
-//! from the asymmetric mode, in which the `membarrier` call of the end that goes to sleep executes
+//! the two steps is a full fence on both sides. This is exactly the symmetric mode. It also stands
+//! for the asymmetric mode, in which the `membarrier` call of the end that goes to sleep executes
 //! the *other* end's fence. That fence takes effect at a point of the other end's program that is
 //! either after its store or before its load. Loom cannot express this. The model's fence is
 //! between the store and the load, which covers both cases. `sys::membarrier` and

@@ -18,7 +18,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Size of the first chunk, as a power of two.
 const SMALL: u32 = 8;
-/// Maximum bytes of all chunks of a lane.
+/// Maximum number of bytes in all chunks of a lane.
 const CAP: u64 = 1024 + 512 + 256;
 /// Number of messages that each sender sends.
 pub(super) const MESSAGES: u32 = 12;
@@ -172,7 +172,8 @@ impl ScheduledSender {
     }
 
     /// Writes a message in place, checks the receiver, and publishes the message. The receiver may
-    /// have died or requested the chunk back in the meantime. Returns `false` if it has closed.
+    /// have died or requested the chunk back in the meantime. Returns `false` if the receiver has
+    /// closed.
     fn reserve_and_commit(&mut self, message: &[u8]) -> bool {
         let (place, at) = (self.writer.place(), self.writer.payload_at());
         self.writer.region().copy_in(at, message);
