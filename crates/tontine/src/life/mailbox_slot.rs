@@ -2,6 +2,7 @@
 //!
 //! A page has 62 slots, one for each mailbox of the process. Private memory records which slots are
 //! in use, since no peer needs this information. Neighbours: [`super::Life::desk`] returns a slot,
+//! [`super::Watch::sleeping`] reads a peer's slot. The mailbox defines the meaning of the word.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -129,8 +129,8 @@ impl Life {
     /// process has none.
     ///
     /// - On the main thread, that thread holds the life, and no thread is started. If the main
-    ///   thread later leaves by `pthread_exit` while others run, the life ends with it. (Returning
-    ///   from `main` ends the process.)
+    ///   thread later calls `pthread_exit` while other threads run, the life ends with it.
+    ///   (Returning from `main` ends the process.)
     /// - On any other thread, as in a test or in an asynchronous runtime, this function behaves
     ///   like [`Life::register_anchor_thread`], because the calling thread may end before the
     ///   process.
@@ -169,8 +169,7 @@ impl Life {
     }
 
     /// Returns this process's life. If there is none, makes one that the calling thread holds and
-    /// that ends with that *thread*. Suitable for a thread whose end makes the whole process
-    /// useless.
+    /// that ends with that *thread*. Use it for a thread whose end makes the whole process useless.
     ///
     /// # Errors
     /// [`Error::CannotRegister`], [`Error::System`] and [`Error::FileTooLarge`] like
@@ -238,8 +237,8 @@ impl Life {
     }
 }
 
-/// Returns the descriptor that other processes need to watch this one, by [`Watch::from_fd`]: pass
-/// it over a Unix socket, or let a child inherit it.
+/// Returns the descriptor that other processes need to watch this one, with [`Watch::from_fd`]:
+/// pass it over a Unix socket, or let a child inherit it.
 impl AsFd for Life {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.page.as_fd()

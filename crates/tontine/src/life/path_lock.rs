@@ -18,9 +18,9 @@
 //! refused before it is opened: a user who may write to the folder could have linked a database
 //! there.
 //!
-//! The file is never unlinked: two processes could then hold locks on two files with the same name.
-//! Neighbours: the mailbox's listener acquires the lock of its address before it changes the socket
-//! file. This module does not block, and does not access the file at `PATH` itself.
+//! The file is never unlinked: otherwise, two processes could hold locks on two files with the same
+//! name. Neighbours: the mailbox's listener acquires the lock of its address before it changes the
+//! socket file. This module does not block, and does not access the file at `PATH` itself.
 
 #![allow(unsafe_code, reason = "fcntl with record locks")]
 
@@ -39,11 +39,11 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
-/// Default mode of a new lock file: only its user may lock it.
+/// Default mode of a new lock file: only its owner may lock it.
 const MODE: u32 = 0o600;
 
-/// Maximum number of attempts, because the holder may end between an attempt and the query for its
-/// pid.
+/// Maximum number of attempts to acquire a lock. An attempt is repeated if the holder ends before
+/// its pid is queried.
 const ATTEMPTS: usize = 8;
 
 /// The files that this process has locked; empty in a forked child.
@@ -156,7 +156,7 @@ impl Drop for PathLock {
 
 /// The result of `F_GETLK`.
 enum LockHolder {
-    /// A live process, whose pid is known if it is visible from here.
+    /// A live process, whose pid is known if this process's PID namespace shows it.
     Live(Option<u32>),
     /// The holder has ended since the attempt.
     Ended,
@@ -174,8 +174,8 @@ fn locked() -> Result<MutexGuard<'static, Vec<FileId>>> {
     Ok(LOCKED.get()?.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Identifies the lock file, if there is one, by an `O_PATH` descriptor. Closing such a descriptor
-/// drops no lock; opening it starts no device and waits for no FIFO.
+/// Identifies the lock file, if there is one, through an `O_PATH` descriptor. Closing such a
+/// descriptor drops no lock; opening it starts no device and waits for no FIFO.
 ///
 /// # Errors
 /// The errors of [`identify`], and [`Error::SystemAt`] if the file cannot be opened.

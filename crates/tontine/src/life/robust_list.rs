@@ -64,7 +64,7 @@ pub fn is_held(word: &AtomicU32) -> bool {
 pub fn own() -> Result<*const Head> {
     let mut head: *const Head = std::ptr::null();
     let mut length = 0_usize;
-    // SAFETY: the call writes one pointer and one length to the variables that these point to.
+    // SAFETY: the call writes one pointer and one length to two local variables.
     let code =
         unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
     if code != 0 {
@@ -102,8 +102,8 @@ pub unsafe fn lock_word(mutex: *mut libc::pthread_mutex_t) -> Result<*mut u32> {
             // SAFETY: the word is inside the mutex, as was just checked.
             let word: *mut u32 = unsafe { mutex.cast::<u8>().add(at).cast() };
             // SAFETY: the word is aligned, and valid by the caller's guarantee; the C library, the
-            // kernel and this function access it by atomic instructions. Relaxed, because this
-            // thread's own lock operation stored the word.
+            // kernel and this function access it through atomic instructions. Relaxed suffices,
+            // because this thread's own lock operation stored the word.
             let owner = unsafe { AtomicU32::from_ptr(word) }.load(Ordering::Relaxed);
             let this = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
             return if owner & FUTEX_TID_MASK == this { Ok(word) } else { Err(NOT_THIS_THREAD) };

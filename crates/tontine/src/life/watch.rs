@@ -102,8 +102,9 @@ impl Watch {
     /// ```
     #[inline]
     pub fn is_alive(&self) -> bool {
-        // SAFETY: the word is inside the mapping, which exists as long as `self`, and is aligned
-        // (checked in `new`); its owner and the kernel write it by atomic instructions only.
+        // SAFETY: the word is inside the mapping, which exists as long as `self` does, and is
+        // aligned (checked in `new`); its owner and the kernel write it only through atomic
+        // instructions.
         word::is_held(unsafe { self.word.as_ref() })
     }
 
@@ -133,7 +134,7 @@ impl Watch {
         if !(MUTEX_AT..=MUTEX_END - size_of::<u32>()).contains(&at) || !at.is_multiple_of(4) {
             return wrong("expected the liveness word inside the page's mutex, found it elsewhere");
         }
-        // SAFETY: `at` is inside the mapping, by the check above and the layout's.
+        // SAFETY: `at` is inside the mapping, by the check above and those of the layout.
         watch.word = unsafe { watch.region.base().add(at) }.cast();
         Ok(watch)
     }
@@ -141,7 +142,7 @@ impl Watch {
     #[inline]
     fn layout(&self) -> &Layout {
         // SAFETY: the mapping is as large as the layout, aligned to a page, and exists as long as
-        // `self`. All fields that are read are atomics, for which each bit pattern is valid.
+        // `self` does. All fields that are read are atomics, for which each bit pattern is valid.
         unsafe { self.region.base().cast().as_ref() }
     }
 }

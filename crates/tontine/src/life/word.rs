@@ -98,7 +98,7 @@ impl LifePage {
     /// leave a dangling entry in the thread's list, so [`super::Life`] leaks the page.
     ///
     /// # Errors
-    /// [`Error::CannotRegister`] if the kernel would never mark the word; [`Error::System`].
+    /// [`Error::CannotRegister`] if the kernel would never mark the word; else [`Error::System`].
     pub(super) fn hold() -> Result<Self> {
         // The check precedes the C library's first access to its list: a process made by a bare
         // clone inherits a list whose entries are not mapped in it.
@@ -136,13 +136,13 @@ impl LifePage {
 
     pub(super) fn layout(&self) -> &Layout {
         // SAFETY: the mapping is as large as the layout, aligned to a page, and exists as long as
-        // `self`; all fields are atomics, cells or unused.
+        // `self` does; all fields are atomics, cells or unused.
         unsafe { self.region.base().cast().as_ref() }
     }
 
     fn word(&self) -> &AtomicU32 {
         // SAFETY: `word_at` is inside the mutex and is aligned (`lock_word`); the C library, the
-        // kernel and this module access the word by atomic instructions.
+        // kernel and this module access the word through atomic instructions.
         unsafe { self.region.base().add(self.word_at).cast().as_ref() }
     }
 
