@@ -86,7 +86,7 @@ pub enum Error {
         "{peer} has closed its mailbox and accepts no more messages; take the unread ones back"
     )]
     Closed {
-        /// The process that closed it.
+        /// The process that closed the mailbox or the lane.
         peer: Peer,
     },
 
@@ -183,7 +183,7 @@ pub enum Error {
     /// The other end violated the protocol, by mistake or on purpose. Only its own lane is closed.
     #[error("{peer} violated the protocol: {what}; its lane is closed")]
     Protocol {
-        /// The process that violated it.
+        /// The process that violated the protocol.
         peer: Peer,
         /// The expected and the found value.
         what: &'static str,
@@ -309,7 +309,7 @@ impl Error {
     }
 
     /// Returns the error number of the variant, as listed in the C header. The error number of
-    /// [`Error::System`] and [`Error::SystemAt`] is that of the system call.
+    /// [`Error::System`] and [`Error::SystemAt`] is the number that the system call returned.
     pub fn errno(&self) -> i32 {
         match self {
             Self::OwnerDied { .. } => libc::EOWNERDEAD,

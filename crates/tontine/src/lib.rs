@@ -5,8 +5,8 @@
 //!   the next `send` fails, and the sender takes its unread messages back or hands them over to the
 //!   receiver's successor. Neither end trusts the other.
 //! - [`heap`]: memory that several processes share, allocated in blocks. Any process of the heap
-//!   can free a block that another one allocated, and the blocks of a dead process are recovered.
-//!   The processes of one heap trust each other.
+//!   can free a block that another process allocated, and the blocks of a dead process are
+//!   recovered. The processes of one heap trust each other.
 //! - [`life`]: liveness of processes. A process registers its *life*, one word of shared memory
 //!   that the kernel marks when the process ends; another process reads it with one load.
 //! - [`signal`]: signals as values, blocked in every thread and received in one place.

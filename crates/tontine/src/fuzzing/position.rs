@@ -98,7 +98,7 @@ impl FuzzSender {
     fn sound(&self) {
         let sizes: VecDeque<u64> = self.writer.chain().map(|link| 1 << link.log2).collect();
         let here: u64 = sizes.iter().sum();
-        // A returned chunk counts until the receiver's position has passed it.
+        // A returned chunk counts in `bytes` until the receiver's position has passed it.
         assert!(!sizes.is_empty() && self.writer.bytes() >= here);
         assert!(self.writer.unread_bytes() <= here);
         assert!(self.writer.base() <= self.writer.position() + self.writer.unread_bytes());

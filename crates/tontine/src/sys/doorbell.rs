@@ -5,12 +5,12 @@
 //! `O_NONBLOCK` is set, and the other end can fill the counter and change the flag, which belongs
 //! to the open file. `MSG_DONTWAIT`, in contrast, applies to one call.
 //!
-//! A ring may carry descriptors, and closing them may block. If the kernel supports it
-//! (`SO_PASSRIGHTS`), it refuses descriptors; otherwise each ring is checked before it is received.
+//! A ring may carry descriptors, and closing them may block. If the kernel supports
+//! `SO_PASSRIGHTS`, it refuses descriptors; otherwise each ring is checked before it is received.
 //! The sockets are datagram sockets, not streams, so that no out-of-band byte evades the check, and
 //! an empty queue can be recognised with certainty before the socket is closed.
 //!
-//! Neighbours: the mailbox makes one for each lane and passes the ringing end with `WELCOME`.
+//! Neighbours: the mailbox makes one doorbell per lane, and passes the ringing end with `WELCOME`.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub(crate) enum BellState {
 /// Makes a doorbell. Returns the listening end, and the ringing end to pass to another process.
 ///
 /// # Errors
-/// [`Error::System`].
+/// [`Error::System`] if a system call fails.
 pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     let (listen_end, ring_end) =
@@ -56,7 +56,7 @@ pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     Ok((PeerSocket::new(listen_end)?, ring_end))
 }
 
-/// Rings. A full queue already contains a ring, and a closed end needs no ring.
+/// Rings the doorbell. A full queue already contains a ring, and a closed end needs no ring.
 pub(crate) fn ring(ring_end: impl AsFd) {
     let _ = rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }

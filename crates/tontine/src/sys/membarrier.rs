@@ -27,8 +27,8 @@ use super::fork::PerProcess;
 static REGISTERED: PerProcess<bool> =
     PerProcess::new(|| membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());
 
-/// Registers this process, once, for the [`heavy`] of other processes; a forked child registers
-/// again. Returns `false` if the kernel does not support the call or a filter forbids it.
+/// Registers this process, once, for the [`heavy`] fences of other processes; a forked child
+/// registers again. Returns `false` if the kernel does not support the call or a filter forbids it.
 pub(crate) fn register() -> bool {
     REGISTERED.get().is_ok_and(|registered| *registered)
 }

@@ -1,9 +1,9 @@
 //! The end of another process, as a descriptor: [`open`], [`has_ended`].
 //!
-//! A pidfd becomes readable when the whole process has ended, for any reason, independent of the
+//! A pidfd becomes readable when the whole process has ended, for any reason, independently of the
 //! process's liveness word. Unlike that word, it does not report `exec`. Neighbours:
 //! [`super::socket`] receives pidfds that the kernel attached to a message. These need no pid, and
-//! cannot refer to a wrong process.
+//! cannot refer to the wrong process.
 
 use std::os::fd::{AsFd, OwnedFd};
 

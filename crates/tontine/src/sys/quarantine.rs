@@ -56,13 +56,13 @@ const MAX_UNCLOSED: usize = 256;
 /// Maximum number of descriptors lent to one thread.
 const MAX_LENT: usize = 64;
 
-/// Maximum wait for the end of threads. A thread with only honest descriptors ends within a few
+/// Maximum wait for threads to end. A thread with only honest descriptors ends within a few
 /// microseconds.
 const END_TIMEOUT: Duration = Duration::from_millis(20);
 
 static QUARANTINE: PerProcess<Mutex<Quarantine>> = PerProcess::new(Mutex::default);
 
-/// The threads of this process, and the descriptors that wait for one.
+/// The threads of this process, and the descriptors that wait for a thread.
 #[derive(Debug, Default)]
 struct Quarantine {
     loan: Option<Loan>,
@@ -428,8 +428,9 @@ impl LentTable {
         }
         let (socket, name) = named_socket_to(lender)?;
         let table = Self { socket: ManuallyDrop::new(socket), name };
-        // The kernel closes a table in the order of its numbers. Peers' descriptors must come after
-        // the program's own, because a descriptor that never answers keeps all later ones open.
+        // The kernel closes the entries of a table in the order of their numbers. Peers'
+        // descriptors must come after the program's own, because a close that never returns keeps
+        // all later entries open.
         for _ in 0..first {
             let copy = rustix::io::fcntl_dupfd_cloexec(&*table.socket, 0)
                 .map_err(|errno| Error::system("fcntl(F_DUPFD_CLOEXEC)", errno))?;

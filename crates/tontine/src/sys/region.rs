@@ -55,8 +55,8 @@ impl OwnRegion {
     /// it.
     ///
     /// # Errors
-    /// [`Error::System`]: ENOSPC and ENOMEM if the memory is not available;
-    /// [`Error::FileTooLarge`].
+    /// [`Error::System`]: ENOSPC and ENOMEM if the memory is not available; [`Error::FileTooLarge`]
+    /// if the region would exceed the file size limit.
     pub(crate) fn new(name: &str, size: usize) -> Result<(Self, OwnedFd)> {
         let guard = Guard::here()?;
         let fd = create(name)?;
@@ -194,7 +194,7 @@ impl InvalidRegion {
     }
 }
 
-/// Checks the file by system calls only. The seals come first, because the kernel knows them
+/// Checks the file with system calls only. The seals come first, because the kernel knows them
 /// without a request to the file system, which a hostile peer might run and which might then never
 /// answer.
 fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
@@ -226,10 +226,10 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
     Ok(())
 }
 
-/// Returns the bytes of allocated pages, in memory or swapped out, in the range of `size` bytes
-/// from `at`. Returns `None` if the kernel does not report them (before 6.5). The kernel reports
-/// them only for descriptors that are open for writing, as an honest peer's descriptor is. For a
-/// descriptor that was reopened for reading, the result is 0.
+/// Returns the number of bytes in allocated pages, in memory or swapped out, in the range of `size`
+/// bytes from `at`. Returns `None` if the kernel does not report them (before 6.5). The kernel
+/// reports them only for descriptors that are open for writing, as an honest peer's descriptor is.
+/// For a descriptor that was reopened for reading, the result is 0.
 ///
 /// `SEEK_HOLE` is not suitable: it counts a page that was allocated and not yet written to as a
 /// hole (`folio_seek_hole_data` in `mm/filemap.c`). No page is accessed; 16,384 pages take about

@@ -7,8 +7,8 @@
 //! into a pipe or a socket outlives the file, within the kernel's limits for pipes and sockets.
 //!
 //! A write lease (`fcntl(F_SETLEASE)`) is not suitable: the kernel grants it while `O_PATH`
-//! descriptors exist, and opening the file through such a descriptor breaks the lease by SIGIO,
-//! which ends a process.
+//! descriptors exist, and opening the file through such a descriptor breaks the lease, upon which
+//! the kernel sends SIGIO, which terminates a process.
 //!
 //! The process has one inotify instance. The first watch makes it, and it is kept, since closing an
 //! instance takes up to 20 ms. Neighbours: `mailbox::account` counts the chunks that a receiver
@@ -30,7 +30,7 @@ use super::fork::{Guard, PerProcess};
 /// The watches of this process.
 static WATCHES: PerProcess<Mutex<Watches>> = PerProcess::new(Mutex::default);
 
-/// Watches a memfd for the end of its last reference.
+/// A watch on a memfd for the end of its last reference.
 #[derive(Debug)]
 pub(crate) struct ReleaseWatch {
     /// The kernel's number for the watch.

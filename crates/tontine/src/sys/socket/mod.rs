@@ -2,9 +2,9 @@
 //!
 //! The module makes connections ([`seqpacket`], [`bind_path`], [`connect_path`], [`accept`],
 //! [`pair`]), and sends and receives messages over them ([`send`], [`receive()`]). Only connecting
-//! waits: for space in the listener's queue, until a deadline. Sends and receives do not block
-//! because of `MSG_DONTWAIT`, not `O_NONBLOCK`: that flag belongs to the open file, which a hostile
-//! peer may share and change.
+//! waits: for space in the listener's queue, until a deadline. Sends and receives never block,
+//! because they use `MSG_DONTWAIT`. They do not rely on `O_NONBLOCK`, which belongs to the open
+//! file, which a hostile peer may share and change.
 //!
 //! Neighbours: `mailbox` defines the messages. Everything that is received here is untrusted,
 //! except [`SenderCredentials`] and the pidfd, which come from the kernel. Descriptors that a peer
@@ -98,8 +98,8 @@ pub(crate) fn bind_abstract(fd: impl AsFd, name: impl AsRef<[u8]>) -> Result<()>
 /// Connects to the listener at a path; waits while its queue is full, until the deadline.
 ///
 /// # Errors
-/// [`Error::NoMailbox`] if no process listens, [`Error::TimedOut`], [`Error::InvalidAddress`],
-/// [`Error::System`].
+/// [`Error::NoMailbox`] if no process listens, [`Error::TimedOut`] at the deadline,
+/// [`Error::InvalidAddress`], or [`Error::System`] if another call fails.
 pub(crate) fn connect_path(
     fd: impl AsFd,
     path: impl AsRef<Path>,

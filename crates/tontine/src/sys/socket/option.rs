@@ -22,7 +22,7 @@ const SO_PASSRIGHTS: i32 = 83;
 /// Checks that a socket from the program is a connected Unix socket of type `SOCK_SEQPACKET`.
 ///
 /// # Errors
-/// [`Error::InvalidSocket`]; [`Error::System`] if the descriptor is not a socket.
+/// [`Error::InvalidSocket`] if it is not; [`Error::System`] if the descriptor is not a socket.
 pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     let domain = sockopt::socket_domain(&fd)
         .map_err(|errno| Error::system("getsockopt(SO_DOMAIN)", errno))?;

@@ -8,7 +8,7 @@
 //! memfd.
 //!
 //! Neighbours: [`super::receive`](super::receive()) detects that a message carries descriptors; the
-//! mailbox states the expected kinds by [`DescriptorKind`].
+//! mailbox states the expected kinds with [`DescriptorKind`].
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

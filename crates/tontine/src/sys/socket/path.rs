@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 /// Bytes of `/proc/self/fd/2147483647/` and of the zero at the end of the name.
 const FOLDER_ROOM: usize = 26;
 
-/// Maximum bytes of the last component of a path of more than 107 bytes.
+/// Maximum number of bytes in the last component of a path of more than 107 bytes.
 const MAX_NAME: usize = NAME_ROOM - FOLDER_ROOM;
 
 /// A path that fits into a socket's address and leads to the same file as the caller's path.

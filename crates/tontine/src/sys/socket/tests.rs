@@ -94,7 +94,7 @@ fn unexpected_descriptors_stay_queued_outside_table() {
             }
             assert!(next(&there).is_some_and(|seen| seen.has_descriptors), "it stays queued");
         }
-        // One more is allowed: the socket that lends descriptors to threads.
+        // One more descriptor is allowed: the socket that lends descriptors to threads.
         open() <= before + 1
     }));
 }
@@ -202,7 +202,7 @@ fn queued_lingering_socket_does_not_delay_close() {
 }
 
 /// Closing even a read-only descriptor of a file drops the record lock that the process holds on
-/// that file. A peer could thereby have a live receiver's address taken over.
+/// that file. A peer could thereby cause a live receiver's address to be taken over.
 #[test]
 fn received_descriptor_drops_no_record_lock() {
     let folder = tempfile::tempdir().expect("a folder");
