@@ -78,7 +78,7 @@ int main(void)
         fail("send");
     if (tontine_sender_wait_acked(sender, 20000) < 0)
         fail("wait_acked");
-    /* The receiver does not read these. */
+    /* The receiver does not read these messages. */
     if (tontine_sender_send(sender, "are you", 7) < 0 || tontine_sender_send(sender, "there?", 6) < 0)
         fail("send");
 

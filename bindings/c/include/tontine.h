@@ -47,9 +47,9 @@
  * - If a sender's process exits or is killed, the receiver still receives everything that was sent.
  *   If the receiver's process ends, the messages that it has not acknowledged stay in memory that
  *   the sender owns (tontine_sender_take_unread()).
- * - A handle belongs to the process that opened it, until it is closed, exactly once. It may move
- *   between threads, but two threads must not use one handle at the same time. Closing NULL does
- *   nothing; any other call with NULL fails with EINVAL.
+ * - A handle belongs to the process that opened it, which must close it exactly once. It may
+ *   move between threads, but two threads must not use one handle at the same time. Closing NULL
+ *   does nothing; any other call with NULL fails with EINVAL.
  * - A forked child cannot use its parent's handles; it may close them. exec invalidates all
  *   handles.
  * - A descriptor that a function returns belongs to the library: wait on it, but do not close or
@@ -226,7 +226,7 @@ typedef struct tontine_options {
  */
 typedef struct tontine_peer {
   /*
-   Process id in this process's PID namespace; 0 if the process is not visible from here.
+   Process id in this process's PID namespace; 0 if the process is not visible there.
    */
   uint32_t pid;
   /*
@@ -319,7 +319,7 @@ int tontine_mailbox_adopt(struct tontine_mailbox *mailbox,
 
 /*
  Blocks until a message has arrived, copies it into the buffer and returns its length. First
- acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: the
+ acknowledges the previous message. EMSGSIZE if the message is longer than the buffer: the
  message is kept and received again (tontine_mailbox_next_length() returns its length).
  */
 ssize_t tontine_mailbox_recv(struct tontine_mailbox *mailbox,
@@ -526,9 +526,9 @@ int tontine_sender_fd(struct tontine_sender *sender);
 
 /*
  Prepares for waiting on the descriptor until the lane has free space for a message of `length`
- bytes. Returns 1 if it has none: wait, for at most half a second, because the descriptor does
- not report every end of a receiver. Returns 0 if the lane may have free space: call
- tontine_sender_try_send(). Arm again before each wait. Fails like tontine_sender_send().
+ bytes. Returns 1 if the lane has no free space: wait, for at most half a second, because the
+ descriptor does not report every end of a receiver. Returns 0 if the lane may have free space:
+ call tontine_sender_try_send(). Arm again before each wait. Fails like tontine_sender_send().
  */
 int tontine_sender_arm(struct tontine_sender *sender,
                        size_t length);

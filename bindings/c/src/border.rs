@@ -93,7 +93,7 @@ impl<T> CReturn for *mut T {
     const FAILED: Self = ptr::null_mut();
 }
 
-/// Runs the body of a call and returns its result in C's form. A panic of the body does not leave
+/// Runs the body of a call and returns its result in C's form. A panic in the body does not leave
 /// this function.
 pub(crate) fn answer<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
     // A value that a panic left incomplete is inside a `Poisonable`, which refuses every later
@@ -181,8 +181,8 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_void, length: usize) -> CResult<&
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), length) })
 }
 
-/// Copies a message into the program's buffer and returns its length. If it does not fit, writes
-/// nothing and returns EMSGSIZE.
+/// Copies a message into the program's buffer and returns its length. If the message does not fit,
+/// writes nothing and returns EMSGSIZE.
 ///
 /// # Safety
 /// `buffer` points to `size` bytes that may be written, or is NULL.
@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn last() -> String {
-        // SAFETY: the text is valid until the next call of this thread that fails.
+        // SAFETY: the text is valid until the next failed call in this thread.
         unsafe { CStr::from_ptr(tontine_last_error()) }.to_string_lossy().into_owned()
     }
 

@@ -34,7 +34,7 @@ struct MailboxHandle {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct tontine_peer {
-    /// Process id in this process's PID namespace; 0 if the process is not visible from here.
+    /// Process id in this process's PID namespace; 0 if the process is not visible there.
     pub pid: u32,
     /// User id.
     pub uid: u32,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn tontine_mailbox_adopt(
 }
 
 /// Blocks until a message has arrived, copies it into the buffer and returns its length. First
-/// acknowledges the message received before. EMSGSIZE if the message is longer than the buffer: the
+/// acknowledges the previous message. EMSGSIZE if the message is longer than the buffer: the
 /// message is kept and received again (tontine_mailbox_next_length() returns its length).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_recv(

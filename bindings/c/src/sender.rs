@@ -272,9 +272,9 @@ pub unsafe extern "C" fn tontine_sender_fd(sender: *mut tontine_sender) -> c_int
 }
 
 /// Prepares for waiting on the descriptor until the lane has free space for a message of `length`
-/// bytes. Returns 1 if it has none: wait, for at most half a second, because the descriptor does
-/// not report every end of a receiver. Returns 0 if the lane may have free space: call
-/// tontine_sender_try_send(). Arm again before each wait. Fails like tontine_sender_send().
+/// bytes. Returns 1 if the lane has no free space: wait, for at most half a second, because the
+/// descriptor does not report every end of a receiver. Returns 0 if the lane may have free space:
+/// call tontine_sender_try_send(). Arm again before each wait. Fails like tontine_sender_send().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_arm(sender: *mut tontine_sender, length: usize) -> c_int {
     with(sender, |state| Ok(c_int::from(state.free()?.arm(length)?)))

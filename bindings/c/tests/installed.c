@@ -205,7 +205,7 @@ static void messages(const char *path)
     EXPECT(memcmp(text, "left over", 9) == 0);
     EXPECT(tontine_sender_take_unread(sender, text, sizeof text) == 0);
     EXPECT_ERROR(tontine_sender_take_unread(sender, text, sizeof text), ENODATA);
-    /* Taking messages back does not change later errors. Regression: each of them was EPROTO. */
+    /* Taking messages back does not change later errors. Regression: each was EPROTO. */
     EXPECT_ERROR(tontine_sender_next_unread_length(sender), ENODATA);
     EXPECT(tontine_sender_unread_bytes(sender) == 0);
     EXPECT_ERROR(tontine_sender_send(sender, "x", 1), EPIPE);
