@@ -1,5 +1,5 @@
 //! A mailbox in a program's own event loop, together with another descriptor that the program waits
-//! for, here a pipe.
+//! on, here a pipe.
 //!
 //! `cargo run -p tontine --example epoll`
 

@@ -3,6 +3,7 @@
 //!
 //! An entry is a published block: a key, a value, and a checksum of both, with which a reader
 //! detects an entry that mixes two writes. The table has one handle per key. To change an entry,
+//! the writer publishes a new block, stores its handle, and withdraws the old block: a process that
 //! reads the old entry receives the error that its handle is stale, and tries again. The next
 //! writer takes over the role with everything that was published: it links the newest entry of each
 //! key, since the last writer may have died before doing so, and drops the others.
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use tontine::heap::shared::{Handle, Heap, Published};
 use tontine::heap::{HeapError, Result};
 
-/// Number of keys; each key is smaller.
+/// Number of keys. Each key is a number below this one.
 const KEYS: usize = 1_000;
 /// The writer's role: the next writer that takes it receives the blocks that the last writer
 /// published.

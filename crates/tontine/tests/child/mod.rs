@@ -65,7 +65,7 @@ impl Child {
         kill_process(self.pid, signal).expect("kill");
     }
 
-    /// Waits until the child ends; returns its exit status, or 128 plus the signal that ended it.
+    /// Waits until the child ends; returns its exit status, or 128 plus the signal that killed it.
     pub(crate) fn wait(&mut self) -> i32 {
         let deadline = Instant::now() + LIMIT;
         while Instant::now() < deadline {

@@ -16,7 +16,7 @@ use tontine::mailbox::{Options, Sender};
 /// A timeout that no successful operation reaches.
 pub const AMPLE: Duration = Duration::from_secs(20);
 
-/// A time in which another process reaches its wait, and not much more.
+/// A time just long enough for another process to reach its wait.
 pub const SHORT: Duration = Duration::from_millis(50);
 
 /// Maximum lifetime in seconds of a forked process, which holds even if its test fails.

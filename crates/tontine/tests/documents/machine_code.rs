@@ -61,7 +61,7 @@ fn probe_callee(word: &AtomicU64) -> u64 {
     if word.load(Ordering::Relaxed) == 7 { probe_fence(word) } else { 7 }
 }
 
-/// Names of functions that are called for errors of the program.
+/// Parts of the names of functions that report errors of the program.
 const PANICS: [&str; 4] = ["panic", "expect_failed", "unwrap_failed", "_fail"];
 
 /// The name reported for functions of the C library.

@@ -194,7 +194,7 @@ fn failed_commit_still_uses_space_freed_by_others() {
 }
 
 /// Regression: a member that could not release a dead member's memory kept that member's record
-/// lock, and no other member could recover it any more.
+/// lock, and no other member could recover the dead member any more.
 #[test]
 fn failed_recovery_is_completed_by_second_member() {
     alone!();
@@ -508,8 +508,9 @@ fn thread_uses_two_heaps_concurrently() {
 }
 
 /// Regression: a process passed a file of a file system that never answers, instead of a heap.
-/// `Heap::open` asked that file system for the file's size while it held the lock over all heaps of
-/// the process. Neither that call nor any other call that opened or closed a heap returned.
+/// `Heap::open` asked that file system for the file's size while it held the lock that covers all
+/// heaps of the process. Neither that call nor any other call that opened or closed a heap
+/// returned.
 #[test]
 fn file_of_silent_file_system_is_refused_promptly() {
     alone!();

@@ -23,7 +23,8 @@ const CANARIES: u64 = 3;
 
 /// Writes arbitrary and almost valid values into all tables and words, indefinitely.
 fn spoil(heap: &Heap, random: &mut Random) -> ! {
-    // SAFETY: this is a separate mapping of the inherited descriptor, accessed only as atomics.
+    // SAFETY: this is a separate mapping of the inherited descriptor, accessed only through
+    // atomics.
     let words = unsafe {
         let file = heap.descriptor();
         let size = rustix::fs::fstat(file).expect("a size").st_size as usize - SLABS * SLAB;

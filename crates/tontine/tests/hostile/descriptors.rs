@@ -294,7 +294,7 @@ fn lock(file: &File) -> bool {
 
 /// Regression: a peer passed a read-only descriptor of the receiver's `PATH.lock`, or of a database
 /// on which the receiver's program held a record lock. When the receiver closed it, the lock was
-/// dropped, and a second process took the living owner's address.
+/// dropped, and a second process took over the living owner's address.
 #[test]
 fn passed_descriptors_drop_no_record_locks() {
     alone!();

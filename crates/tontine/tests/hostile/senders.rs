@@ -395,7 +395,7 @@ fn protocol_violator_gets_error_at_next_message() {
     let mut sender = Sender::from_socket(theirs).expect("begins a lane");
     still_serves(&mut mailbox, &mut sender);
     until("the lane is welcomed", || sender.service().is_ok() && sender.peer().is_some());
-    // Another process writes to its socket.
+    // Another process writes to the same socket.
     assert!(raw::send(&another, b"rubbish", &[]));
     assert!(broken(&faults(&mut mailbox)).contains("RETURNED in turn"));
     let error = sender.send(b"more").expect_err("the lane is closed");

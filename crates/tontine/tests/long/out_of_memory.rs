@@ -72,7 +72,8 @@ impl Cgroup {
                     let cgroup = Self { folder, limit, bytes };
                     match cgroup.set_limit(bytes) {
                         Ok(()) => {
-                            // Otherwise, swapped-out blocks would free memory for more blocks.
+                            // Without these limits, swapping blocks out would free memory for more
+                            // blocks.
                             for swap in ["memory.swap.max", "memory.swappiness"] {
                                 let _ = fs::write(cgroup.folder.join(swap), "0");
                             }

@@ -107,8 +107,8 @@ fn long_folder_path_works_relative_and_absolute() {
 }
 
 /// Regression: a cleaner of old files removed the socket and the lock of a living mailbox, and
-/// another process bound the path. When the first mailbox was dropped, it removed the second one's
-/// socket.
+/// another process bound the path. When the first mailbox was dropped, it removed the second
+/// mailbox's socket.
 #[test]
 fn drop_after_second_bind_keeps_new_socket() {
     alone!();

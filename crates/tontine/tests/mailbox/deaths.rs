@@ -154,7 +154,7 @@ fn dump_core(folder: &std::path::Path, signal: i32) {
     let Rlimit { maximum, .. } = getrlimit(Resource::Core);
     let most = maximum.unwrap_or(u64::MAX).min(1 << 28);
     setrlimit(Resource::Core, Rlimit { current: Some(most), maximum }).expect("raised");
-    // SAFETY: the process ends by this signal, and no handler runs.
+    // SAFETY: this signal kills the process, and no handler runs.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);

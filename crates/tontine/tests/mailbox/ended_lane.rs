@@ -202,8 +202,8 @@ fn send_after_service_reported_death_fails_despite_life_word() {
 }
 
 /// Regression: a sender that waits for a successor of such a receiver continued to send into the
-/// lane by the fast path, which never searches for a successor. The next owner received nothing
-/// until the chunk was full.
+/// lane through the fast path, which never searches for a successor. The next owner received
+/// nothing until the chunk was full.
 #[test]
 fn sends_after_unmarked_death_reach_successor_promptly() {
     alone!();

@@ -27,7 +27,7 @@ fn with_signals<T>(call: impl FnOnce() -> T) -> T {
         action.sa_flags = libc::SA_RESTART;
         assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
     }
-    // SAFETY: always safe.
+    // SAFETY: the call has no precondition.
     let caller = unsafe { libc::pthread_self() };
     let returned = AtomicBool::new(false);
     thread::scope(|scope| {

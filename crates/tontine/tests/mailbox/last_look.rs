@@ -80,7 +80,7 @@ fn message_after_empty_chunks_wakes_receiver() {
     });
 }
 
-/// The longest chain that honest senders leave, from a sender that uses it fully.
+/// A sender leaves the longest chain of empty chunks that an honest sender can leave.
 #[test]
 fn longest_chain_of_empty_chunks_is_followed_in_one_scan() {
     alone!();

@@ -392,7 +392,7 @@ fn process_page_is_writable_only_by_owner() {
         assert!(!writable(again.as_fd()));
         assert_eq!(rustix::io::pwrite(&again, &[0], 0), Err(rustix::io::Errno::PERM));
     }
-    // SAFETY: the mapping is new and for reading; the second call cannot widen its access.
+    // SAFETY: the mapping is new and read-only; the second call cannot widen its permissions.
     let widened = unsafe {
         let at = libc::mmap(
             std::ptr::null_mut(),

@@ -20,8 +20,8 @@ use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
 const A_WHILE: Duration = Duration::from_millis(40);
 
-/// A failing call and its name in the error. The call may fail only if one of its arguments has
-/// given bits.
+/// A failing call and its name in the error. The failure can be restricted to calls in which one
+/// argument has given bits.
 #[derive(Clone, Copy)]
 struct Lack {
     call: i64,
@@ -262,7 +262,7 @@ fn mailbox_on_full_file_system_fails_cleanly() {
         sender.send(b"room").expect("sent");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"room");
     };
-    // No byte is left. Names need no bytes, and messages are elsewhere.
+    // No byte of space is left. Names need no space, and messages are stored elsewhere.
     let bytes = common::fork(|| {
         if !mount_small(folder, "size=64k") {
             return;

@@ -52,7 +52,7 @@ fn send_to_awake_receiver_makes_no_system_call() {
                 }
                 assert!(sender.send(message).is_ok());
             }
-            // The end of a thread makes system calls.
+            // A thread that ends makes system calls.
             loop {
                 std::hint::spin_loop();
             }

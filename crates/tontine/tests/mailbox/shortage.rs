@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-/// Maximum descriptors of a process in these tests.
+/// Maximum number of descriptors of a process in these tests.
 const TABLE: u64 = 100;
 
 /// Length of a wait whose cost is measured.

@@ -242,7 +242,7 @@ fn full_channel_can_be_dropped() {
     });
 }
 
-/// Starts a process that receives signals by mailbox until one has the value 0.
+/// Starts a process that receives signals through a mailbox until one has the value 0.
 fn reader(path: &std::path::Path, takes: bool) -> Child {
     let child = Child::fork(|pipe| {
         Life::register().expect("a life");

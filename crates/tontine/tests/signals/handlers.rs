@@ -278,8 +278,8 @@ fn handler_below_dropped_flag_is_called_through_chain() {
     });
 }
 
-/// Regression: a thread ran a program by the C library's `system`, which ignores SIGINT during the
-/// run and then restores the previous handler. That was a flag's handler, although the flag had
+/// Regression: a thread ran a program with the C library's `system`, which ignores SIGINT during
+/// the run and then restores the previous handler. That was a flag's handler, although the flag had
 /// been dropped in between. It swallowed the signal, so that the process could no longer be
 /// interrupted.
 #[test]

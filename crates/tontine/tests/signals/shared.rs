@@ -21,7 +21,7 @@ pub(crate) fn in_a_process(check: impl FnOnce()) {
     assert_eq!(status_of(check), 0, "the check in the child failed");
 }
 
-/// Runs `body` in a child. Returns the child's exit status, or 128 plus the signal that ended it.
+/// Runs `body` in a child. Returns the child's exit status, or 128 plus the signal that killed it.
 pub(crate) fn status_of(body: impl FnOnce()) -> i32 {
     Child::fork(|_| body()).wait()
 }

@@ -455,7 +455,7 @@ fn terminate_process_ends_with_status_of_taken_signal() {
         assert_eq!(died, status, "{signal}");
     }
     // The default of these signals would stop the process, or have no effect. The process
-    // nevertheless ends with the status.
+    // nevertheless exits, with status 128 plus the signal's number.
     for signal in [Signal::CHLD, Signal::TSTP] {
         let mut child = Child::fork(|_| {
             let blocked = Blocked::new(signal).expect("blocked");
