@@ -129,8 +129,8 @@ fn read(heap: &Heap) -> Result<()> {
 
 /// Forks a process that writes or reads until it is killed.
 fn start(heap: &Heap, is_writer: bool) -> std::io::Result<Process> {
-    // SAFETY: this program has one thread; the child exits by `_exit`, and joins the heap through
-    // the descriptor that it inherited.
+    // SAFETY: this program has one thread; the child exits through `_exit`, and joins the heap
+    // through the descriptor that it inherited.
     unsafe {
         match libc::fork() {
             -1 => Err(std::io::Error::last_os_error()),

@@ -30,7 +30,7 @@ const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 pub(super) struct Growth {
     /// The chunks' share of the cap, with their descriptors if a successor may need them.
     chunks: ChunkAccount,
-    /// The sender's own cap, in bytes of chunks.
+    /// The sender's own cap: the total chunk size in bytes.
     own_cap: u64,
     /// Size of the first chunk, as a power of two.
     first_log2: u32,
@@ -138,9 +138,9 @@ impl Growth {
         self.chunks.forget_unknown();
     }
 
-    /// Returns the cap that applies, in bytes of chunks, and the receiver if the cap is the
-    /// receiver's. The cap is the smaller of the sender's and, once known, the receiver's. The cap
-    /// of a receiver that has ended does not bind its successor, which may accept more.
+    /// Returns the cap that applies (total chunk size, in bytes), and the receiver if the cap is
+    /// the receiver's. The cap is the smaller of the sender's and, once known, the receiver's. The
+    /// cap of a receiver that has ended does not bind its successor, which may accept more.
     pub(super) fn cap(&self, reader: Option<&AcceptedLane>) -> (u64, Option<Peer>) {
         match reader.and_then(|reader| Some((reader.max_message()?, reader.peer))) {
             Some((theirs, peer)) if theirs < self.own_cap => (theirs, Some(peer)),

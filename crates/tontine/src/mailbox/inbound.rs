@@ -79,7 +79,7 @@ pub(super) struct InboundLane {
     first_size: usize,
     /// Bytes that the sender may have without a request, in addition to its chunk.
     spare: u64,
-    /// Total chunk size, in bytes, that the sender may have.
+    /// Bytes of chunks that the sender may have.
     pub(super) granted: u64,
     /// Maximum number of bytes that the sender accepts.
     pub(super) cap: u64,
@@ -188,7 +188,7 @@ impl InboundLane {
         self.reader.is_empty()
     }
 
-    /// Continues in the chunk that `next` announced and that the sender had passed before.
+    /// Continues in the chunk that `next` announced; the sender passed the chunk earlier.
     #[cold]
     fn follow(&mut self, log2: u32) -> Result<LaneScan<usize>, ProtocolError> {
         if let Some(broken) = self.broken {
@@ -406,7 +406,7 @@ impl InboundLane {
         Ok(())
     }
 
-    /// Grants the sender a larger total chunk size, in bytes.
+    /// Grants the sender this number of bytes for chunks.
     pub(super) fn grant(&mut self, bytes: u64) {
         self.granted = bytes;
         self.control.grant(bytes);

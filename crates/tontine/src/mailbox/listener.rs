@@ -111,7 +111,7 @@ pub(super) fn same_generation(event: u32, generation: u32) -> bool {
 pub(super) struct PendingConnection {
     number: u32,
     pub(super) socket: PeerSocket,
-    /// `true` if the program added the connection by `adopt`: it may be silent indefinitely.
+    /// `true` if the program added the connection with `adopt`: it may be silent indefinitely.
     adopted: bool,
     /// Time since which the connection has been silent, or deferred.
     since: Instant,

@@ -34,9 +34,9 @@
 //!   multiple of 8 bytes.
 //! - A message is *unread* until it is *acknowledged*, by the receiving call after the one that
 //!   returned it or by [`Mailbox::ack`]. Until then it belongs to its sender.
-//! - A *cap* is the maximum total size of the chunks, in bytes, for one lane
-//!   ([`Options::lane_cap`]; the smaller of the two ends' caps applies) or for all lanes of a
-//!   mailbox ([`Options::mailbox_cap`]).
+//! - A *cap* is the maximum total chunk size, in bytes, of one lane ([`Options::lane_cap`]; the
+//!   smaller of the two ends' caps applies) or of all lanes of a mailbox
+//!   ([`Options::mailbox_cap`]).
 //! - A *life* is the registration that shows other processes whether a process lives
 //!   ([`Life`](crate::life::Life)). Opening an end of a lane registers the process.
 //!

@@ -214,7 +214,8 @@ impl Options {
     ///
     /// A chunk is a piece of the lane's memory. The smaller of the two ends' caps applies. The
     /// longest message is a little less than a quarter of the largest power of two within the cap.
-    /// Chunks that the sender no longer uses count until the receiver releases them.
+    /// Chunks that the sender no longer uses count against the cap until the receiver releases
+    /// them.
     pub fn lane_cap(mut self, bytes: u64) -> Self {
         self.lane_cap = bytes.max(4096);
         self

@@ -193,7 +193,7 @@ impl Sender {
     ///
     /// If the receiver dies, the wait ends immediately, or within half a second if the receiver
     /// called `exec` or left a forked child behind. A hostile receiver can block this call
-    /// indefinitely; [`Sender::send_timeout`] always returns by its timeout.
+    /// indefinitely; [`Sender::send_timeout`] always returns within its timeout.
     ///
     /// A signal does not end the wait (the handler runs, and the wait continues), unless
     /// [`Options::interruptible`] is set. To miss no signal, call [`Sender::try_send`] and

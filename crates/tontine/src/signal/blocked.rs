@@ -44,8 +44,8 @@ struct BlockedSets {
 ///
 /// Dropping a `Blocked` unblocks, in this thread, the signals that it has blocked, and restores the
 /// disposition of SIGCHLD if `Blocked::new` had to change it, because SIGCHLD was ignored or had
-/// `SA_NOCLDWAIT`. Each pending signal then takes effect by its disposition, which may terminate
-/// the program. Call [`Blocked::discard`] first to take the pending signals.
+/// `SA_NOCLDWAIT`. Each pending signal then takes effect according to its disposition, which may
+/// terminate the program. Call [`Blocked::discard`] first to take the pending signals.
 ///
 /// A `Blocked` cannot move to another thread, and each value that takes its signals borrows it. If
 /// such a value must live as long as the program, leak the `Blocked`:

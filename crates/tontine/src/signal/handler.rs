@@ -6,8 +6,8 @@
 //!
 //! - It may call the functions of `signal-safety(7)`. In Rust these are loads and stores of
 //!   atomics, `write` to a descriptor, `_exit`, `sem_post` and `kill`.
-//! - It must not allocate or free, lock, print by `println!`, panic, or access a thread-local that
-//!   is initialised on first use.
+//! - It must not allocate or free, lock, print with `println!`, panic, or access a thread-local
+//!   that is initialised on first use.
 //! - When it returns, it must have restored `errno`.
 //!
 //! # The handlers of this module

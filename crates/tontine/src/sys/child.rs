@@ -13,8 +13,8 @@ const LIMIT_S: u32 = 60;
 /// The C library's allocator works in the child. Locks that another thread of this process held at
 /// the fork stay locked, so `body` must not print.
 pub(crate) fn in_child(body: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child runs on a copy of this thread and exits by `_exit`, without returning to
-    // the caller's frames.
+    // SAFETY: the child runs on a copy of this thread and exits through `_exit`, without returning
+    // to the caller's frames.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {

@@ -234,7 +234,7 @@ fn check(fd: BorrowedFd<'_>, size: usize) -> Result<(), InvalidRegion> {
 /// `SEEK_HOLE` is not suitable: it counts a page that was allocated and not yet written to as a
 /// hole (`folio_seek_hole_data` in `mm/filemap.c`). No page is accessed; 16,384 pages take about
 /// 0.1 ms. The result stays valid: `F_SEAL_FUTURE_WRITE` prevents even the maker from punching
-/// holes (`shmem_fallocate` in `mm/shmem.c`), including by `MADV_REMOVE`; tests try both.
+/// holes (`shmem_fallocate` in `mm/shmem.c`), including with `MADV_REMOVE`; tests try both.
 pub(crate) fn pages_inside(fd: BorrowedFd<'_>, at: usize, size: usize) -> Option<usize> {
     const CACHESTAT: libc::c_long = 451;
     let range = [at as u64, size as u64];

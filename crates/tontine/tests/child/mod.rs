@@ -38,8 +38,8 @@ impl Child {
         let (ours, childs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .expect("socketpair");
-        // SAFETY: the child runs on a copy of this thread and exits by `_exit`, without returning
-        // to the caller's frames.
+        // SAFETY: the child runs on a copy of this thread and exits through `_exit`, without
+        // returning to the caller's frames.
         match unsafe { libc::fork() } {
             -1 => panic!("fork: {}", std::io::Error::last_os_error()),
             0 => {

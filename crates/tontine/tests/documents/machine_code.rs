@@ -252,7 +252,7 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_kernel() {
         // protocol.
         "peek_slow",
         "InboundLane6follow",
-        // The message is longer than any earlier one.
+        // The message is longer than any before it.
         "do_reserve_and_handle",
         "finish_grow",
         "handle_error",

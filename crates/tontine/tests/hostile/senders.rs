@@ -216,7 +216,7 @@ fn descriptor_of_invalid_kind_is_refused() {
     assert_eq!(mailbox.sender_count(), 1);
 }
 
-/// Regression: descriptors that arrived with a refused message were closed synchronously, by a
+/// Regression: descriptors that arrived with a refused message were closed synchronously, with a
 /// plain `close`: a lingering socket held the receiver for as long as the peer chose. Only the
 /// descriptors of a `HELLO` with too many or too few descriptors were closed safely.
 #[test]

@@ -48,7 +48,7 @@ fn relative_mailbox_dropped_after_chdir_removes_own_socket() {
     assert_eq!(names(&one), ["jobs.lock"]);
 }
 
-/// Regression: a sender connected by a relative path, changed its folder and waited for its
+/// Regression: a sender connected through a relative path, changed its folder and waited for its
 /// receiver's successor. It looked for the successor in the new folder, and never found it.
 #[test]
 fn relative_sender_after_chdir_finds_successor() {

@@ -186,8 +186,8 @@ fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) 
 
 /// Regression: when a receiver was killed, its registered thread held 2,100 robust mutexes of its
 /// program, more than the kernel walks, so its liveness word was never marked. `service` noticed
-/// the end by the hang-up and returned EOWNERDEAD. `send`, which checked only the liveness word,
-/// returned `Ok` until the chunk was full.
+/// the end through the hang-up and returned EOWNERDEAD. `send`, which checked only the liveness
+/// word, returned `Ok` until the chunk was full.
 #[test]
 fn send_after_service_reported_death_fails_despite_life_word() {
     alone!();

@@ -38,7 +38,7 @@ fn batch_in_forked_child_ends_at_fork() {
         let (mut given, mut child) = (0, None);
         let count = mailbox.recv_batch(3, |_| {
             if given == forks_at {
-                // SAFETY: the child leaves by `_exit` below, or a signal kills it.
+                // SAFETY: the child leaves through `_exit` below, or a signal kills it.
                 child = Some(unsafe { libc::fork() });
             }
             given += 1;

@@ -282,8 +282,8 @@ fn forbid_inotify() {
     apply_filter(&program).expect("filters are permitted");
 }
 
-/// If no instance is available (a user may have 128 by default), each released chunk counts until
-/// the connection ends. A hostile receiver cannot exceed the cap.
+/// If no instance is available (a user may have 128 by default), each released chunk counts against
+/// the cap until the connection ends. A hostile receiver cannot exceed the cap.
 #[test]
 fn held_chunks_count_against_cap_without_inotify() {
     alone!();

@@ -172,7 +172,7 @@ fn process_created_without_c_library_is_refused() {
             let mut arguments = [0_u64; 8];
             arguments[4] = libc::SIGCHLD as u64;
             // SAFETY: clone3 without CLONE_VM is a fork that the C library does not observe; the
-            // copy exits by `_exit`.
+            // copy exits through `_exit`.
             let stranger = unsafe {
                 libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments))
             };

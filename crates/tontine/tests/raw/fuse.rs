@@ -38,7 +38,7 @@ impl Mount {
     pub fn new(folder: &Path) -> Result<Self, String> {
         std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let (mut mounted, says) = std::io::pipe().map_err(|error| error.to_string())?;
-        // SAFETY: the child only makes system calls, allocates, and ends by `_exit`.
+        // SAFETY: the child only makes system calls, allocates, and ends through `_exit`.
         let server = unsafe { libc::fork() };
         if server == 0 {
             drop(mounted);

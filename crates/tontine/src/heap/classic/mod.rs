@@ -237,7 +237,7 @@ impl ClassicHeap {
     /// The caller must ensure:
     ///
     /// 1. `malloc` of this heap returned `block`.
-    /// 2. The block has not been freed since.
+    /// 2. The block has not been freed since then.
     /// 3. No pointer or reference to the block's bytes is used after the call.
     ///
     /// The errors do not cover every violation: if `malloc` has since allocated the memory to

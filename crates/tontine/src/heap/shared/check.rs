@@ -65,7 +65,8 @@ pub enum SlabStatus {
     Corrupted,
 }
 
-/// One slab of a [`HeapReport`], which has an example: its use, and its bytes by state.
+/// One slab of a [`HeapReport`]: its use, and its bytes by state. See [`HeapReport`] for an
+/// example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabMap {
     /// Offset of the slab's first byte, from the heap's first byte.

@@ -144,7 +144,7 @@ impl Other {
     fn new(heap: &Heap) -> Self {
         let (mut told, calls) = std::io::pipe().expect("a pipe");
         let (answers, mut answer) = std::io::pipe().expect("a pipe");
-        // SAFETY: the child runs on a copy of this thread, and leaves by `_exit`.
+        // SAFETY: the child runs on a copy of this thread, and leaves through `_exit`.
         match unsafe { libc::fork() } {
             -1 => panic!("fork: {}", std::io::Error::last_os_error()),
             0 => {

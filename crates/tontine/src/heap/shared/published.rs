@@ -67,7 +67,7 @@ pub struct Published<'heap> {
 
 impl<'heap> Block<'heap> {
     /// Publishes the block. All members may then read it by its handle, and no process changes it
-    /// except by [`Published::store`].
+    /// except with [`Published::store`].
     ///
     /// # Errors
     /// Each error is returned with the block, which this process still holds.
@@ -118,7 +118,7 @@ impl<'heap> Published<'heap> {
     }
 
     /// Stores the 8-byte word with index `at`. Readers load the old or the new word. A reader that
-    /// loads the new word sees everything that this process stored before this call.
+    /// loads the new word sees everything that this process stored before that word.
     ///
     /// # Panics
     /// Panics if `at` is not below [`Published::words`], or in a forked child.

@@ -97,7 +97,7 @@ impl Core {
         let word = &self.space.member(slot).word;
         let found = MemberWord(word.load(Ordering::Acquire));
         let member = Member::new(slot, found.epoch());
-        // Step 1.
+        // Step 1: marks the member as RECOVERING.
         ended::say(word, found.epoch());
         let arenas = self.arenas_of(slot);
         let mut recovery = Recovery {
@@ -116,7 +116,7 @@ impl Core {
             told.store(found.epoch(), Ordering::Relaxed);
         }
         self.redistribute(&arenas, &left.in_use, heir, whole, &mut recovery)?;
-        // Step 6.
+        // Step 6: frees the member's arenas that no slab names any more.
         let mut named = left.names_it;
         let in_need = self.named_arenas();
         for (index, _) in arenas.iter().enumerate().filter(|(_, is_theirs)| **is_theirs) {
@@ -129,7 +129,7 @@ impl Core {
             // SYNC arena: pairs with the exchange in `Core::new_arena`.
             word.store(ArenaWord::free(epoch).0, Ordering::Release);
         }
-        // Step 7.
+        // Step 7: frees the member's slot if no word names the member.
         if !named {
             // SYNC member: pairs with the load in `Core::take_slot`.
             word.store(MemberWord::new(MemberState::Free, found.epoch()).0, Ordering::Release);

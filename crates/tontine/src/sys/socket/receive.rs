@@ -1,7 +1,7 @@
 //! Messages without descriptors: [`receive()`]; and `recvmsg` itself, for [`super::passed`].
 //!
 //! A message is first peeked at (`MSG_PEEK`), with space only for its sender's credentials. So the
-//! kernel installs no descriptor in the process's table, and reports by `MSG_CTRUNC` that the
+//! kernel installs no descriptor in the process's table, and reports with `MSG_CTRUNC` that the
 //! message has descriptors. Such a message stays in the queue, and [`super::passed`] receives it in
 //! another table.
 
