@@ -3,15 +3,15 @@
 //!
 //! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`,
 //! `injected_delay`, `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`,
-//! `fixture`; `compare`.
+//! `fixture`; `compare`, `own`.
 //!
 //! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each
 //! [`task::InvocationTask`] several times, each time in a fresh process (an *invocation*), in
 //! randomised blocks and with a deadline. In that process the experiment returns raw samples
 //! ([`observe::Observed`]), which [`stats`] summarises. The summaries of all invocations become the
 //! rows of [`schema::Results`], the content of `results.json`. [`compare`] compares two such files
-//! and measures again the rows that may differ. [`machine`] detects properties of this machine that
-//! spoil a measurement.
+//! and measures again the rows that may differ. [`own`] measures commands of the user. [`machine`]
+//! detects properties of this machine that spoil a measurement.
 //!
 //! The crate refers to no experiment by name, renders comparisons but not runs (`tontine-report`
 //! does), does not parse the command line (`tontine-cli` does), and runs only on Linux.
@@ -28,6 +28,7 @@ pub mod heap_map;
 pub mod injected_delay;
 pub mod machine;
 pub mod observe;
+pub mod own;
 pub mod schema;
 pub mod size;
 pub mod stats;

@@ -63,6 +63,12 @@ impl Size {
         self.pick(3, 4, 6)
     }
 
+    /// Returns the number of pairs for two commands of the user. 20 is the smallest number for which
+    /// the smallest resolvable difference is known.
+    pub fn pairs_of_commands(self) -> usize {
+        self.pick(20, 30, 100)
+    }
+
     /// Returns the number of round trips timed in one invocation if neither end sleeps.
     pub fn spinning_rounds(self) -> usize {
         self.pick(100_000, 300_000, 1_000_000)

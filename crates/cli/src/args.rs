@@ -1,5 +1,6 @@
 //! The definition of the command line, for parsing, `--help`, the manual page and the completions.
 
+mod own;
 mod unix;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tontine_experiments::round_trip::container::COMMAND as CONTAINER;
 
+pub(crate) use own::{OwnArguments, RunFormat};
 pub(crate) use unix::{
     CheckScenario, DeliveryName, ExecutorName, ExploreScenario, MasksName, ModeName, RunScenario,
     ShownFormat, Unix, UnixCommand, UnixShell,
@@ -102,10 +104,12 @@ Examples:
                                              repetitions that reach ±1 %
   tontine measure --as-published 000         a source's own programs, repeated
   tontine measure --format json | jq '.cells[] | .variant, .estimate'
+  tontine measure -- ./a --fast -- ./b       two commands of yours, in pairs
+  tontine measure --ready 3 -- ./server      the time until it writes to 3
 
 Exit status:
   0        measured; rows may be skipped
-  1        a row failed, or a file could not be written
+  1        a row or a command failed, or a file could not be written
   2        wrong usage
   128 + N  stopped by signal N; what was measured is kept")]
 pub(crate) struct Measure {
@@ -138,7 +142,8 @@ pub(crate) struct Measure {
     #[arg(value_parser = percent)]
     pub(crate) precision: f64,
 
-    /// Invocations per cell, instead of the number that --quick, --full or neither implies.
+    /// Invocations per cell (or pairs of your own commands), instead of the number that --quick,
+    /// --full or neither implies.
     #[arg(long, value_name = "N", conflicts_with_all = ["plan", "as_published"])]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) invocations: Option<u16>,
@@ -152,9 +157,9 @@ pub(crate) struct Measure {
     #[arg(long, value_name = "DIR", default_value = "tontine-results")]
     pub(crate) out: PathBuf,
 
-    /// Format of standard output: a table, or the contents of results.json.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
+    /// Format of standard output: a table, the contents of results.json, or figures for CI.
+    #[arg(long, value_enum, default_value_t = RunFormat::Text)]
+    pub(crate) format: RunFormat,
 
     /// Write all samples in order into this directory, one file per invocation and metric.
     #[arg(long, value_name = "DIR")]
@@ -163,6 +168,9 @@ pub(crate) struct Measure {
     /// Repeat the random order of an earlier run: `order_seed` of its results.json.
     #[arg(long, value_name = "N")]
     pub(crate) order_seed: Option<u64>,
+
+    #[command(flatten)]
+    pub(crate) own: OwnArguments,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -281,6 +289,8 @@ pub(crate) enum Document {
     Text,
     /// Markdown, for an issue or a CI summary.
     Markdown,
+    /// JUnit XML, for CI: a test case for each row, which fails if the row is worse.
+    Junit,
     /// JSON, for programs.
     Json,
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use tontine_bench::compare::again::{self, Arm, SecondStageLimits};
+use tontine_bench::compare::junit::junit;
 use tontine_bench::compare::listener::CompareListener;
 use tontine_bench::compare::read::read;
 use tontine_bench::compare::report::{self, ComparisonRow};
@@ -51,6 +52,7 @@ pub(crate) fn compare(asked: &Compare) -> Result<ExitCode, CommandFailure> {
     let text = match asked.format {
         Document::Text => text(&comparison),
         Document::Markdown => report::markdown(&comparison),
+        Document::Junit => junit(&comparison),
         Document::Json => {
             serde_json::to_string_pretty(&comparison).map_err(CommandFailure::usage)? + "\n"
         }

@@ -1,7 +1,8 @@
 //! The `tontine` command, which parses arguments, calls the libraries, and prints their results.
 //!
 //! Floors, from the bottom up: `args`; `progress`, `summary`, `table`; `results`, `repetitions`;
-//! `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`, `unix`.
+//! `own`, `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`,
+//! `unix`.
 
 mod args;
 mod compare;
@@ -11,6 +12,7 @@ mod explain;
 mod list;
 mod mail;
 mod measure;
+mod own;
 mod progress;
 mod repetitions;
 mod reproduction;

@@ -18,7 +18,7 @@ use crate::progress::RunProgress;
 use crate::repetitions::{advise, duration};
 use crate::reproduction::reproduce;
 use crate::results::{publish, samples_folder, writable};
-use crate::{CommandFailure, FAILED, stopped_by};
+use crate::{CommandFailure, FAILED, own, stopped_by};
 
 /// Runs `measure`.
 pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
@@ -26,6 +26,9 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
         return reproduce(seed, asked);
     }
     let size = size_of(asked);
+    if !asked.own.words.is_empty() {
+        return own::measure(asked, size);
+    }
     let seed = asked.order_seed.unwrap_or_else(engine::plan::fresh_seed);
     let topology = Topology::of_this_machine();
     let mut plan = if asked.names.is_empty() && !asked.all {

@@ -13,7 +13,7 @@ use tontine_bench::format::FormattedFigure;
 use tontine_bench::task::InvocationTask;
 use tontine_experiments::SUITE;
 
-use crate::args::{Format, Measure};
+use crate::args::{Measure, RunFormat};
 use crate::{CommandFailure, print, table};
 
 const COLUMNS: [&str; 7] =
@@ -48,8 +48,11 @@ pub(crate) fn advise(
         }
     }
     match asked.format {
-        Format::Text => print(text(&found, asked.precision).as_bytes())?,
-        Format::Json => {
+        RunFormat::Bencher | RunFormat::Github => {
+            return Err(CommandFailure::usage("--plan has no figures; use --format text or json"));
+        }
+        RunFormat::Text => print(text(&found, asked.precision).as_bytes())?,
+        RunFormat::Json => {
             let mut json = serde_json::to_vec_pretty(&found).map_err(CommandFailure::failed)?;
             json.push(b'\n');
             print(&json)?;

@@ -5,9 +5,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tontine_bench::schema::Results;
+use tontine_report::bencher::bencher;
+use tontine_report::ci_figure::figures;
+use tontine_report::github::github;
 use tontine_report::{verdict, write};
 
-use crate::args::{Format, Measure};
+use crate::args::{Measure, RunFormat};
 use crate::{CommandFailure, print, summary, table};
 
 /// Checks before the measurement that the results can be written after it.
@@ -43,15 +46,17 @@ pub(crate) fn publish(results: &Results, asked: &Measure) -> Result<(), CommandF
         said.push_str("stopped early: the results so far are kept and marked incomplete\n");
     }
     match asked.format {
-        Format::Text => {
+        RunFormat::Text => {
             let tables =
                 if asked.names.is_empty() { String::new() } else { table::render(results) };
             print((tables + &summary::render(results) + &said).as_bytes())?;
         }
-        Format::Json => {
-            print(&results.to_json()?)?;
-            let _ = io::stderr().write_all(said.as_bytes());
-        }
+        RunFormat::Json => print(&results.to_json()?)?,
+        RunFormat::Bencher => print(bencher(&figures(results)).as_bytes())?,
+        RunFormat::Github => print(github(&figures(results)).as_bytes())?,
+    }
+    if asked.format != RunFormat::Text {
+        let _ = io::stderr().write_all(said.as_bytes());
     }
     written.map(|_| ()).map_err(CommandFailure::failed)
 }

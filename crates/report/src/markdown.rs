@@ -1,7 +1,8 @@
 //! A run as Markdown: [`markdown`], for a README, a commit message or an issue.
 //!
 //! The document starts with the verdict, the recommendations and the effects of kills; a table for
-//! each experiment follows. It has the contents of [`super::text`], without charts.
+//! each experiment follows. It has the contents of [`super::text`], without charts; the tables of a
+//! long run are shortened, so that the document fits into an issue.
 
 use std::fmt::Write;
 
@@ -9,8 +10,10 @@ use tontine_bench::format::FormattedFigure;
 use tontine_bench::format::escaped;
 use tontine_bench::schema::Results;
 
-use super::text::{self, TextRow};
-use super::verdict;
+use super::{tables, text, verdict};
+
+/// Maximum number of characters of the document. GitHub accepts 65,536 in an issue or a comment.
+const MAX_LENGTH: usize = 60_000;
 
 /// Returns the run as one Markdown document.
 pub fn markdown(results: &Results) -> String {
@@ -31,17 +34,8 @@ pub fn markdown(results: &Results) -> String {
     }
     decisions(&mut out, results);
     survivors(&mut out, results);
-    let rows = text::rows(results);
-    let mut experiments: Vec<&str> = Vec::new();
-    for row in &rows {
-        if !experiments.contains(&row.experiment.as_str()) {
-            experiments.push(&row.experiment);
-        }
-    }
-    for experiment in experiments {
-        line(&mut out, &format!("\n## {}\n", escaped(experiment)));
-        table(&mut out, rows.iter().filter(|row| row.experiment == experiment));
-    }
+    let left = MAX_LENGTH.saturating_sub(out.chars().count());
+    out.push_str(&tables::fitting(&text::rows(results), left));
     out
 }
 
@@ -76,42 +70,6 @@ fn survivors(out: &mut String, results: &Results) {
     }
 }
 
-fn table<'a>(out: &mut String, rows: impl Iterator<Item = &'a TextRow>) {
-    record(
-        out,
-        [
-            "variant",
-            "metric",
-            "parameters",
-            "estimate",
-            "interval",
-            "floor",
-            "p99",
-            "published",
-            "ratio",
-            "notes",
-        ],
-    );
-    line(out, "| --- | --- | --- | ---: | --- | ---: | ---: | --- | --- | --- |");
-    for row in rows {
-        record(
-            out,
-            [
-                &row.name,
-                &row.metric,
-                &row.params,
-                &row.estimate,
-                &row.interval,
-                &row.floor,
-                &row.p99,
-                &row.published,
-                &row.ratio,
-                &row.notes,
-            ],
-        );
-    }
-}
-
 fn record<const FIELDS: usize>(out: &mut String, fields: [&str; FIELDS]) {
     let fields = fields.map(escaped);
     line(out, &format!("| {} |", fields.join(" | ")));
@@ -137,6 +95,26 @@ mod tests {
         results.complete = false;
         let text = markdown(&results);
         assert!(text.find("Incomplete").unwrap() < text.find("| variant").unwrap());
+    }
+
+    /// Regression: the document of a run with 1,275 cells had 370,000 characters, which no issue
+    /// accepts.
+    #[test]
+    fn document_of_large_run_fits_into_an_issue() {
+        let mut results = fixture::run();
+        let cells = results.cells.clone();
+        for copy in 0..20 {
+            results.cells.extend(cells.iter().cloned().map(|mut cell| {
+                cell.params.insert("copy".into(), copy.to_string());
+                cell
+            }));
+        }
+        assert!(results.cells.len() > 1_275);
+        let text = markdown(&results);
+        assert!(text.chars().count() <= MAX_LENGTH, "{}", text.chars().count());
+        assert!(text.contains("**Shortened to fit into an issue.**"), "{text}");
+        assert!(text.contains("`results.csv`"), "{text}");
+        assert!(!markdown(&fixture::run()).contains("**Shortened"));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! [`read()`](read::read) reads two files. [`screen()`](screen::screen) matches their rows and
 //! flags those that may differ. It is permissive, because the two runs were made at different
 //! times. [`again::measure`] measures the flagged rows again with both programs, in pairs, and its
-//! result decides. [`Comparison::judge`] draws the conclusions, and [`report`] prints them.
+//! result decides. [`Comparison::judge`] draws the conclusions, and [`report`] and [`junit`]
+//! print them.
 //!
 //! [`direction`] decides which direction is worse, and [`machines`] whether the two runs were made
 //! on the same machine. The formulas are in [`crate::stats`], and docs/reference/compare.md
@@ -12,6 +13,7 @@
 pub mod again;
 pub mod direction;
 pub mod judge;
+pub mod junit;
 pub mod listener;
 pub mod machines;
 pub mod programs;
