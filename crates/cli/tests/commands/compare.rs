@@ -144,6 +144,10 @@ fn regression_in_one_row_gives_status_1() {
         assert!(printed.contains("WORSE") && printed.contains("+20"), "{printed}");
         assert!(printed.contains("1 worse"), "{printed}");
     }
+    let output = pair.compare(&["--screen", "--format", "junit"]);
+    let printed = text(&output.stdout);
+    assert!(output.status.code() == Some(1) && printed.contains("failures=\"1\""), "{printed}");
+    assert!(printed.contains("<property name=\"could resolve\" value=\""), "{printed}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Tests of each command of `tontine`, from a user's point of view.
 
+mod action;
 mod common;
 mod compare;
 mod containers;
 mod crash;
 mod mail;
+mod own;
 mod refused_call;
 mod report;
 mod unix;
