@@ -63,8 +63,8 @@ impl Size {
         self.pick(3, 4, 6)
     }
 
-    /// Returns the number of pairs for two commands of the user. 20 is the smallest number for which
-    /// the smallest resolvable difference is known.
+    /// Returns the number of pairs for two commands of the user. 20 is the least for which the
+    /// smallest resolvable difference is known.
     pub fn pairs_of_commands(self) -> usize {
         self.pick(20, 30, 100)
     }

@@ -26,7 +26,7 @@ const COLUMNS: [MarkdownColumn; 10] = [
     ("notes", "---", |row| &row.notes),
 ];
 
-/// How much of a table is shown, in descending order.
+/// The part of a table that is shown, in descending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Detail {
     /// All columns.

@@ -20,7 +20,7 @@ use start::{OwnCommand, StartFailure, Started};
 
 pub use summary::{CommandFigure, OwnSummary, PairedFigure};
 
-/// What to measure, and how often.
+/// A plan: the commands, and the number of pairs.
 #[derive(Debug, Clone)]
 pub struct OwnPlan {
     /// One command, or two that are compared.
@@ -163,8 +163,8 @@ impl Started {
             };
             let (printed, expected) = (what(basis, unit), what(run.basis, &run.unit));
             let why = format!(
-                "{command}: printed {printed} (`tontine: NUMBER UNIT`), the first start {expected}; \
-                 all starts must print the same kind"
+                "{command}: printed {printed} (`tontine: NUMBER UNIT`), the first start \
+                 {expected}; all starts must print the same kind"
             );
             return Err(RunEnd::Failed { why, unstartable: false });
         }

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 pub(crate) struct OwnArguments {
     /// Measure your own command, or two in pairs: tontine measure -- ./a --x 1 -- ./b.
     #[arg(last = true, value_name = "COMMAND")]
-    #[arg(conflicts_with_all = ["names", "all", "plan", "as_published", "samples"])]
+    #[arg(conflicts_with_all = ["names", "all", "plan", "as_published", "samples", "out"])]
     pub(crate) words: Vec<OsString>,
 
     /// End the measured time when the command writes to descriptor FD (3 or above), then stop the

@@ -107,6 +107,7 @@ fn wrong_usage_of_own_commands_exits_with_2() {
         (&["--", "true", "--", "true", "--", "true"], "found 3 commands"),
         (&["--all", "--", "true"], "cannot be used with"),
         (&["round-trip", "--", "true"], "cannot be used with"),
+        (&["--out", "x", "--", "true"], "cannot be used with"),
         (&["--ready", "3"], "required"),
         (&["--ready", "2", "--", "true"], "2 is not in 3..=65535"),
     ] {
