@@ -1,7 +1,7 @@
 //! `tontine measure -- COMMAND`: measures one command of the user, or two in pairs.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -121,7 +121,7 @@ fn names(plan: &OwnPlan) -> Vec<String> {
     let short = full.iter().all(|name| name.chars().count() <= LONGEST_NAME);
     match &full[..] {
         [first, second] if !short || first == second => vec!["A".into(), "B".into()],
-        [only] if !short => vec![shortened(only, LONGEST_NAME)],
+        [_] if !short => vec!["A".into()],
         _ => full,
     }
 }
@@ -179,7 +179,7 @@ fn sentences(plan: &OwnPlan, run: &OwnRun, summary: &OwnSummary, names: &[String
     });
     all.push(match ratio.could_resolve {
         Some(smallest) => {
-            format!("A difference below {} could not have been resolved.", percentage(smallest))
+            format!("A {} could not have been resolved.", amount(smallest))
         }
         None => {
             let fewest = resolution::fewest_pairs(CONFIDENCE);
@@ -189,13 +189,14 @@ fn sentences(plan: &OwnPlan, run: &OwnRun, summary: &OwnSummary, names: &[String
     all
 }
 
-/// Formats the smallest difference, rounded up to one decimal.
-fn percentage(share: f64) -> String {
+/// Formats the smallest difference, rounded up: in per cent, or as a ratio if it is large.
+fn amount(share: f64) -> String {
     let percent = (share * 1_000.0).ceil() / 10.0;
     match percent {
-        ..0.1 => "0.1 %".into(),
-        ..10.0 => format!("{percent:.1} %"),
-        _ => format!("{:.0} %", percent.ceil()),
+        ..0.1 => "difference below 0.1 %".into(),
+        ..10.0 => format!("difference below {percent:.1} %"),
+        ..100.0 => format!("difference below {:.0} %", percent.ceil()),
+        _ => format!("ratio below {:.1}", 1.0 + percent / 100.0),
     }
 }
 
@@ -326,7 +327,11 @@ mod tests {
 
     #[test]
     fn smallest_difference_is_rounded_up() {
-        let shown = [1e-9, 0.0131, 0.0999, 0.1234, 3.0].map(percentage);
-        assert_eq!(shown, ["0.1 %", "1.4 %", "10 %", "13 %", "300 %"]);
+        let shown = [1e-9, 0.0131, 0.0999, 0.1234].map(amount);
+        assert_eq!(
+            shown,
+            ["0.1 %", "1.4 %", "10 %", "13 %"].map(|to| format!("difference below {to}"))
+        );
+        assert_eq!(amount(3.0), "ratio below 4.0");
     }
 }
