@@ -13,7 +13,7 @@ use tontine_bench::schema::Results;
 use super::{tables, text, verdict};
 
 /// Maximum number of characters of the document. GitHub accepts 65,536 in an issue or a comment.
-const MAX_LENGTH: usize = 60_000;
+const MAX_LENGTH: usize = 59_900;
 
 /// Returns the run as one Markdown document.
 pub fn markdown(results: &Results) -> String {

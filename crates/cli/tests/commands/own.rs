@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{text, tontine};
 
@@ -13,7 +13,7 @@ fn measure(arguments: &[&str]) -> Output {
     tontine().arg("measure").args(arguments).output().expect("tontine runs")
 }
 
-fn json(arguments: &[&str]) -> Value {
+fn measured(arguments: &[&str]) -> Value {
     let output = measure(&[&["--format", "json"], arguments].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
@@ -39,9 +39,10 @@ fn longer_sleep_takes_more_time_by_the_ratio_of_pairs() {
 #[test]
 fn own_commands_as_json_have_figures_intervals_and_ratio() {
     let arguments = ["--invocations", "6", "--order-seed", "5"];
-    let found = json(&[&arguments[..], &["--", "sleep", "0.01", "--", "sleep", "0.05"]].concat());
-    assert_eq!((&found["measured"], &found["unit"]), (&"wall-time".into(), &"ns".into()));
-    assert_eq!((&found["pairs"], &found["order_seed"]), (&6.into(), &5.into()));
+    let found =
+        measured(&[&arguments[..], &["--", "sleep", "0.01", "--", "sleep", "0.05"]].concat());
+    assert_eq!((&found["measured"], &found["unit"]), (&json!("wall-time"), &json!("ns")));
+    assert_eq!((&found["pairs"], &found["order_seed"]), (&json!(6), &json!(5)));
     let ratio = &found["ratio"];
     assert!(number(&ratio["low"]) > 1.0 && number(&ratio["estimate"]) < 5.5, "{found}");
     assert!(ratio["could_resolve"].is_null(), "six pairs are too few: {found}");
@@ -62,7 +63,7 @@ fn one_command_has_a_figure_and_no_ratio() {
 #[test]
 fn ready_ends_the_measured_time_and_stops_the_command() {
     let arguments = ["--invocations", "6", "--ready", "3", "--", "sh", "-c", "echo >&3; sleep 9"];
-    let found = json(&arguments);
+    let found = measured(&arguments);
     assert_eq!(found["measured"], "until-ready");
     assert!(number(&found["commands"][0]["high"]) < 5e9, "{found}");
 
@@ -77,14 +78,12 @@ fn ready_ends_the_measured_time_and_stops_the_command() {
 fn printed_figure_replaces_the_wall_time() {
     let (fast, slow) = ("echo 'tontine: 4 messages/s'", "echo 'tontine: 2 messages/s'");
     let pair = ["--invocations", "6", "--", "sh", "-c", slow, "--", "sh", "-c", fast];
-    let found = json(&pair);
-    assert_eq!((&found["measured"], &found["unit"]), {
-        (&"own-figure".into(), &"messages/s".into())
-    });
+    let found = measured(&pair);
+    assert_eq!((&found["measured"], &found["unit"]), (&json!("own-figure"), &json!("messages/s")));
     assert!((number(&found["ratio"]["estimate"]) - 2.0).abs() < 1e-9, "{found}");
     let output = measure(&[&["--format", "github"], &pair[..]].concat());
     let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((&list[0]["unit"], &list[0]["value"]), (&"ns/message".into(), &5e8.into()));
+    assert_eq!((&list[0]["unit"], &list[0]["value"]), (&json!("ns/message"), &json!(5e8)));
 }
 
 #[test]
