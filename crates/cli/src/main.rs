@@ -1,7 +1,8 @@
 //! The `tontine` command, which parses arguments, calls the libraries, and prints their results.
 //!
-//! Floors, from the bottom up: `args`; `progress`, `table`; `results`, `repetitions`; `own`,
-//! `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`, `unix`.
+//! Floors, from the bottom up: `args`; `progress`, `summary`, `table`; `results`, `repetitions`;
+//! `own`, `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`,
+//! `unix`.
 
 mod args;
 mod compare;
@@ -16,6 +17,7 @@ mod progress;
 mod repetitions;
 mod reproduction;
 mod results;
+mod summary;
 mod table;
 mod unix;
 

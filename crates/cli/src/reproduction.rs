@@ -7,8 +7,9 @@
 
 use std::io::{self, Write as _};
 use std::process::{Child, Command, ExitCode};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
 use tontine_bench::engine::stop::StopRequest;
@@ -17,6 +18,7 @@ use tontine_experiments::as_published::{self, SourceDocument};
 use tontine_report::write;
 
 use crate::args::Measure;
+use crate::repetitions::duration;
 use crate::results::writable;
 use crate::{CommandFailure, FAILED, print, stopped_by};
 
@@ -41,8 +43,12 @@ pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Command
         std::env::current_exe().map_err(CommandFailure::cannot("find this program's own path"))?,
     );
     command.args(std::env::args_os().skip(1)).env(CHILD, "1");
+    let estimate = seed.seconds[usize::from(!asked.quick)];
+    let time = duration(estimate.into());
+    let number = seed.number;
+    let _ = writeln!(io::stderr(), "source {number}: about {time}; Ctrl-C stops it");
     let mut child = command.spawn().map_err(CommandFailure::cannot("start this program again"))?;
-    let ended = wait_for_either(&child, &stop);
+    let ended = wait_for_either(&child, &stop, &time);
     if stop.requested() || ended.is_err() {
         let _ = child.kill();
     }
@@ -59,13 +65,19 @@ pub(crate) fn reproduce(seed: &str, asked: &Measure) -> Result<ExitCode, Command
     }
 }
 
-/// Waits until the child has ended or a signal requests a stop.
-fn wait_for_either(child: &Child, stop: &StopRequest) -> io::Result<()> {
+/// Waits until the child has exited or a signal requests a stop. Prints a line each minute.
+fn wait_for_either(child: &Child, stop: &StopRequest, estimate: &str) -> io::Result<()> {
+    let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+    let began = Instant::now();
     let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     let mut waits = [PollFd::new(&ended, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
     loop {
-        match poll(&mut waits, None) {
+        match poll(&mut waits, Some(&minute)) {
             Err(Errno::INTR) => {}
+            Ok(0) => {
+                let so_far = duration(began.elapsed().as_secs_f64());
+                let _ = writeln!(io::stderr(), "{so_far} of about {estimate}");
+            }
             done => return Ok(done.map(drop)?),
         }
     }

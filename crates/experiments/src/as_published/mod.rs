@@ -28,6 +28,8 @@ pub struct SourceDocument {
     pub title: &'static str,
     /// Name of the file.
     pub file: &'static str,
+    /// Seconds that a reduced and a whole run take on two processors of a virtual machine.
+    pub seconds: [u32; 2],
     run: Reproduce,
 }
 
@@ -36,30 +38,35 @@ const SEEDS: &[SourceDocument] = &[
         number: "000",
         title: "When is it signaled?",
         file: "000_e5b594b431d286f3.txt",
+        seconds: [40, 7200],
         run: seed_000::reproduce,
     },
     SourceDocument {
         number: "001",
         title: "Parallelizing signal handling and process management in OSF/1",
         file: "001_eea79c693d64053d.txt",
+        seconds: [40, 900],
         run: seed_001::reproduce,
     },
     SourceDocument {
         number: "002",
         title: "Monitoring processes",
         file: "002_6bd361610943228c.txt",
+        seconds: [2, 30],
         run: seed_002::reproduce,
     },
     SourceDocument {
         number: "003",
         title: "Threads 2: thread safety, signals, allocators",
         file: "003_992cd4313600ddb8.txt",
+        seconds: [1, 10],
         run: seed_003::reproduce,
     },
     SourceDocument {
         number: "004",
         title: "Minimal latency of mechanisms between processes",
         file: "004_460f2a7bc619b165.txt",
+        seconds: [15, 600],
         run: seed_004::reproduce,
     },
 ];
