@@ -41,7 +41,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut events: Vec<epoll::Event> = Vec::with_capacity(8);
     'waiting: loop {
-        // Receives until there is no message.
+        // Receives until no message is left.
         loop {
             match mailbox.try_recv() {
                 Ok(message) => println!("message: {}", message.escape_ascii()),

@@ -69,7 +69,7 @@ impl Errno {
         Self(number)
     }
 
-    /// Returns the number.
+    /// Returns the error number.
     pub const fn raw(self) -> i32 {
         self.0
     }

@@ -32,7 +32,7 @@ impl Pid {
         Self { number, birth: 0 }
     }
 
-    /// Returns the number.
+    /// Returns the process number.
     pub const fn number(self) -> i32 {
         self.number
     }

@@ -73,7 +73,7 @@ impl Signal {
         if n <= Self::RTMAX.0 - Self::RTMIN.0 { Some(Self(Self::RTMIN.0 + n)) } else { None }
     }
 
-    /// Returns the number.
+    /// Returns the signal number.
     pub const fn number(self) -> i32 {
         self.0 as i32
     }

@@ -36,14 +36,14 @@ pub(super) fn expected(model: SampleModel, method: Method) -> CoverageClaim {
         (Method::Naive, _) => CoverageClaim::Fails,
         (Method::Mean, SampleModel::Spikes) => CoverageClaim::Unpromised,
         (Method::Mean | Method::Trimmed, SampleModel::ModesBetween) => CoverageClaim::Unpromised,
-        // The rarer mode is an outlier or not depending on the position of the fences; see the
-        // page.
+        // The position of the fences determines whether the rarer mode is trimmed as an outlier;
+        // see docs/evidence/coverage.md.
         (Method::Trimmed, SampleModel::ModesWithin) => CoverageClaim::Unpromised,
         _ => CoverageClaim::Holds,
     }
 }
 
-/// Returns the statements of the page that these trials contradict.
+/// Returns the statements of docs/evidence/coverage.md that these trials contradict.
 pub(super) fn broken(trials: &[CoverageTrial]) -> Vec<String> {
     let mut broken = Vec::new();
     for trial in trials {

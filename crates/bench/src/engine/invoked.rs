@@ -44,11 +44,11 @@ pub struct InvocationRequest {
 pub struct InvocationReply {
     /// Result of the invocation.
     pub outcome: InvocationResult,
-    /// Length of an empty stamp pair, ns.
+    /// Length of an empty stamp pair in ns.
     pub empty_pair_ns: f64,
     /// Change of the clock's calibration during the invocation, as a share.
     pub clock_drift: f64,
-    /// Time stolen by the hypervisor during the invocation, summed over all processors, ms.
+    /// Time stolen by the hypervisor during the invocation, summed over all processors, in ms.
     pub stolen_ms: f64,
 }
 

@@ -27,8 +27,8 @@ fn work<H: Allocator>(workers: &WorkerThreads<'_>, member: usize) -> Result<Vec<
     let means = workers.batches(|| {
         for _ in 0..BATCH {
             let (size, slot) = rng.size_and_slot();
-            // SAFETY: the block is this heap's, and another block takes its slot immediately. If
-            // the allocation fails, `HeldBlocks` forgets all blocks.
+            // SAFETY: the block comes from this heap, and another block takes its slot immediately.
+            // If the allocation fails, `HeldBlocks` forgets all blocks.
             let found = unsafe { release::<H>(held.blocks[slot]) };
             wrong |= found ^ tag(slot);
             match allocate::<H>(size, tag(slot)) {

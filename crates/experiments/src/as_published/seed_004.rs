@@ -93,7 +93,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     )
 }
 
-/// Returns the published lower bound, mean and upper bound, ns.
+/// Returns the published lower bound, mean and upper bound in ns, as text.
 fn published_row(variant: &str) -> String {
     let found = published("round-trip", variant, "one_way", &Params::new());
     let figures = found.iter().flat_map(|row| [row.low, Some(row.value), row.high]).flatten();

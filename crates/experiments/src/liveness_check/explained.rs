@@ -7,14 +7,14 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
         "A sender that writes into a queue in shared memory should know that it has a receiver. \
          The queue itself does not show it: memory does not change when the receiver dies. So the \
-         sender checks before each message whether the receiver is alive, and the price of that \
+         sender checks before each message whether the receiver is alive, and the cost of that \
          check is added to every message.",
         "There are many ways to check. kill(pid, 0) sends no signal and only reports whether such \
          a process exists; but numbers are reused, and a dead process that has not been reaped \
          still counts. A descriptor names one process permanently. And a robust mutex, held by the \
          watched process while it lives, is marked by the kernel itself when that process \
          dies: then one load from memory is enough.",
-        "A cheap answer is worth little if it is wrong. So the report shows next to the price what \
+        "A cheap answer is worth little if it is wrong. So the report shows next to the cost what \
          each way answers after events that really happen: exit, exec, a zombie, a reused number.",
     ],
     steps: &[
@@ -33,7 +33,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             loops and the ratio to the empty one: dummy 0.04 s (1.0), load 0.04 s (1.0), mutex \
             0.14 s (3.5), epoll on an empty set 1.28 s (32.0), kill 1.78 s (44.5), procfs 8.19 s \
             (204.8).",
-    reading: "Read the matrix of tried events first, the prices second: take the cheapest way that \
+    reading: "Read the matrix of tried events first, the costs second: take the cheapest way that \
               was never wrong. Ways that enter the kernel cost more if mitigations make system \
               calls expensive. The watched process idles: a word that it shares a cache line with \
               would cost more if it wrote there.",

@@ -214,7 +214,7 @@ impl Drop for Monitored {
     }
 }
 
-/// A program that runs until its input ends, with all arguments of `execve`.
+/// A program to exec, which runs until its standard input ends: `cat`, if it exists.
 struct OtherProgram {
     path: Option<CString>,
 }

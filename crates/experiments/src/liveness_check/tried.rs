@@ -119,7 +119,7 @@ pub fn try_one(variant: &str, event: ProcessEvent) -> ObservedEvent {
 fn meaningless(variant: &str, event: ProcessEvent) -> Option<&'static str> {
     match variant {
         "dummy" | "load" => Some("a baseline, not a check"),
-        "epoll-empty" => Some("the set is empty: a price, not a check"),
+        "epoll-empty" => Some("the set is empty: a cost, not a check"),
         _ if event == ProcessEvent::MonitorOwns && means_of(variant) != Some(Means::Mutex) => {
             Some("there is no lock to take")
         }

@@ -5,7 +5,7 @@ use tontine_bench::about::Explanation;
 /// Explanation of `queue-with-check`.
 pub(super) const EXPLANATION: Explanation = Explanation {
     about: &[
-        "The price of a liveness check is a figure in nanoseconds. Its effect on a program is \
+        "The cost of a liveness check is a figure in nanoseconds. Its effect on a program is \
          a different figure: a queue in shared memory passes a message in a few nanoseconds, so a \
          check that takes a hundred makes it many times slower, while one that takes a third of a \
          nanosecond may vanish among other work.",

@@ -1,6 +1,7 @@
 //! A plain queue between two processes: [`SpscRing`].
 //!
-//! The ring has one sender, one receiver, messages of eight bytes, and a power of two of slots.
+//! The ring has one sender, one receiver, messages of eight bytes, and a number of slots
+//! that is a power of two.
 //! Each side writes one position. It reads the other side's position only when its own copy
 //! indicates that the ring is full or empty. Both ends spin, so neither end is ever woken.
 

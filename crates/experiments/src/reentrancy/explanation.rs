@@ -42,7 +42,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          millisecond before its next operation, it counts as deadlocked; it is killed and \
          replaced. Everything that is undefined or may hang happens in such children; the parent \
          reads only their counters.",
-        "Last, in the first cell of each variant, the price of an undisturbed operation is \
+        "Last, in the first cell of each variant, the cost of an undisturbed operation is \
          measured: a hundred at a time, pinned, in the presence of a sleeping second thread, \
          because in a process of one thread the C library leaves locks out.",
     ],

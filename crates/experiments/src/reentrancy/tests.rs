@@ -241,7 +241,7 @@ fn strtok_r_and_flockfile_are_safe_between_threads() {
 }
 
 #[test]
-fn every_cell_of_a_default_run_yields_shares_and_a_price() {
+fn every_cell_of_default_run_yields_shares_and_cost() {
     in_a_process_of_its_own(|| {
         let topology = Topology::of_this_machine();
         let count = Workload { batches: 2, interrupted: 5, guarded: 5, timed: 2 };

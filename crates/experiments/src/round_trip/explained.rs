@@ -9,7 +9,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          machine has a dozen mechanisms for that. All of them must answer the same two questions: \
          how does the message get into memory that the receiver can read, and how does the \
          receiver learn that it is there?",
-        "The second question decides the price. A receiver that spins reads a word in shared \
+        "The second question decides the cost. A receiver that spins reads a word in shared \
          memory over and over: it sees the message as soon as the cache line arrives, after some \
          tens of nanoseconds, but it keeps a processor busy while nothing happens. A receiver that \
          sleeps gives up its processor: the sender must then enter the kernel to wake it, the \
@@ -44,7 +44,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               mechanism between two processors can be faster. Compare only rows of the same \
               placement. Two sleeping ends on one processor can be faster than on two, because no \
               other processor must be woken. A wake-up after a pause costs much more than these \
-              hot ones. The difference between `hand-over` and `mailbox-spin` is the price of a \
+              hot ones. The difference between `hand-over` and `mailbox-spin` is the cost of a \
               message that is a block of any size; the cost of a copy would grow with the bytes. \
               In virtual machines every wake-up of an idle processor costs more.",
     calls: &[

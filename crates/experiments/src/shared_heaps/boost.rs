@@ -161,14 +161,14 @@ unsafe impl MeasuredHeap for Boost {
 
     #[inline(always)]
     fn free(&self, block: Bare) -> Result<()> {
-        // SAFETY: the block is this heap's; a `Bare` is a block's only handle.
+        // SAFETY: the block comes from this heap; a `Bare` is a block's only handle.
         unsafe { (self.functions.free)(self.heap.as_ptr(), block.at().as_ptr().cast()) };
         Ok(())
     }
 
     #[inline(always)]
     fn give(&self, block: Bare, _: BlockAddress) -> Result<Option<RingEntry>> {
-        // SAFETY: the block is this heap's.
+        // SAFETY: the block comes from this heap.
         let handle =
             unsafe { (self.functions.handle)(self.heap.as_ptr(), block.at().as_ptr().cast()) };
         Ok(Some([handle, 0, 0]))

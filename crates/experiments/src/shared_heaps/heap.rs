@@ -173,7 +173,7 @@ unsafe impl<F: AllocFunctions> MeasuredHeap for Malloc<F> {
 
     #[inline(always)]
     fn free(&self, block: Bare) -> Result<()> {
-        // SAFETY: the block is this allocator's; a `Bare` is a block's only handle.
+        // SAFETY: the block comes from this allocator; a `Bare` is a block's only handle.
         unsafe { F::free(block.at().as_ptr().cast()) };
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::lane::page::{MAX_LOG2, MIN_LOG2, log2_for, longest_message};
 use crate::lane::region::model::ModelRegion;
 use crate::lane::{FreeSpace, LaneWriter};
 
-/// Size of the largest chunk, as a power of two.
+/// Base-2 logarithm of the largest chunk's size.
 const LARGEST_LOG2: u32 = MIN_LOG2 + 2;
 
 /// Maximum number of chunks of the lane.

@@ -150,7 +150,7 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Returns the 32-bit word at `at`, a multiple of 4, of an own region.
+/// Returns the 32-bit word at offset `at`, a multiple of 4, in one of this process's regions.
 #[inline(always)]
 pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
     assert!(at + 4 <= region.size() && at.is_multiple_of(4));
@@ -158,8 +158,8 @@ pub(crate) fn half_of_own(region: &OwnRegion, at: usize) -> &AtomicU32 {
     unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
 }
 
-/// Returns the 32-bit word at `at`, a multiple of 4, of a peer's region. The caller may only load
-/// it.
+/// Returns the 32-bit word at offset `at`, a multiple of 4, in a peer's region. The caller may
+/// only load it.
 #[inline(always)]
 pub(crate) fn half_of_peer(region: &PeerRegion, at: usize) -> &AtomicU32 {
     assert!(at + 4 <= region.size() && at.is_multiple_of(4));

@@ -44,9 +44,9 @@ pub(crate) const HANDOVER_AT: usize = 68;
 /// Offset of the first record of a chunk.
 pub(crate) const RING_AT: usize = 128;
 
-/// Size of the smallest chunk, as a power of two: a page.
+/// Base-2 logarithm of the smallest chunk's size, which is a page.
 pub(crate) const MIN_LOG2: u32 = 12;
-/// Size of the largest chunk, as a power of two, so that lengths and offsets stay within 32 bits.
+/// Base-2 logarithm of the largest chunk's size, chosen so that lengths and offsets fit 32 bits.
 pub(crate) const MAX_LOG2: u32 = 30;
 
 /// Returns the size in bytes of the ring in a chunk of `size` bytes.
@@ -62,8 +62,8 @@ pub(crate) const fn longest_message(size: usize) -> usize {
     (ring(size) - 2 * super::record::HEADER) / 2 / 8 * 8 - super::record::HEADER
 }
 
-/// Returns the size of the smallest chunk for messages of `length` bytes, as a power of two; `None`
-/// if the largest is too small.
+/// Returns the base-2 logarithm of the size of the smallest chunk for messages of `length` bytes;
+/// `None` if the largest is too small.
 pub(crate) fn log2_for(length: usize) -> Option<u32> {
     (MIN_LOG2..=MAX_LOG2).find(|&log2| longest_message(1 << log2) >= length)
 }

@@ -14,10 +14,10 @@ use super::region::model::ModelRegion;
 use super::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 
-/// Size of the smallest chunk of these lanes, as a power of two. The chunk is much smaller than in
-/// real lanes so that rings wrap often.
+/// Base-2 logarithm of the size of the smallest chunk of these lanes. The chunk is much smaller
+/// than in real lanes so that rings wrap often.
 const LEAST: u32 = 8;
-/// Size of the largest chunk of these lanes, as a power of two.
+/// Base-2 logarithm of the size of the largest chunk of these lanes.
 const MOST: u32 = 12;
 
 /// One operation on a lane.

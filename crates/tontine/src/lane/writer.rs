@@ -20,7 +20,7 @@ use crate::sync::Ordering;
 pub(crate) struct ChunkRef<R> {
     /// The chunk's memory.
     pub(crate) region: R,
-    /// The chunk's size, as a power of two.
+    /// Base-2 logarithm of the chunk's size.
     pub(crate) log2: u32,
     /// The lane's position at the chunk's first record.
     base: u64,
@@ -110,7 +110,7 @@ impl<R: LaneMemory> LaneWriter<R> {
         self.older.len() + 1
     }
 
-    /// Returns the size of the newest chunk, as a power of two.
+    /// Returns the base-2 logarithm of the newest chunk's size.
     pub(crate) fn log2(&self) -> u32 {
         self.newest.log2
     }

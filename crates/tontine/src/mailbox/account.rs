@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::sys::release::ReleaseWatch;
 
-/// Maximum size, as a power of two (64 KiB), of a first chunk that is not watched and does not
+/// Base-2 logarithm of the maximum size (64 KiB) of a first chunk that is not watched and does not
 /// count once it is released, so that a lane that never grows needs no inotify instance.
 const MAX_UNWATCHED_LOG2: u32 = 16;
 

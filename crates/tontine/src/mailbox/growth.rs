@@ -17,7 +17,8 @@ use crate::lane::LaneWriter;
 use crate::lane::page::{MAX_LOG2, MIN_LOG2, log2_for, longest_message};
 use crate::sys::region::OwnRegion;
 
-/// Minimum size of a chunk that the sender fills before the lane grows, as a power of two (64 KiB).
+/// Base-2 logarithm of the minimum size (64 KiB) of a chunk that the sender fills before the lane
+/// grows.
 const COMFORTABLE_LOG2: u32 = 16;
 
 /// Time without freed space after which an awake receiver is considered not to keep up.
@@ -32,7 +33,7 @@ pub(super) struct Growth {
     chunks: ChunkAccount,
     /// The sender's own cap: the total chunk size in bytes.
     own_cap: u64,
-    /// Size of the first chunk, as a power of two.
+    /// Base-2 logarithm of the first chunk's size.
     first_log2: u32,
     /// `true` if a successor may need the chunks' descriptors.
     keeps_descriptors: bool,
@@ -57,7 +58,7 @@ pub(super) struct SpaceRequest {
 pub(super) enum GrowthStep {
     /// Stay in the chunk: the caps allow no growth now.
     Stay,
-    /// Continue in a chunk of two to this power bytes.
+    /// Continue in a chunk whose size in bytes has this base-2 logarithm.
     GoOnIn(u32),
     /// Request a total grant of this many bytes.
     AskFor(u64),
@@ -102,7 +103,7 @@ impl Growth {
         Ok((growth, LaneWriter::new(region, first_log2)))
     }
 
-    /// Returns the size of the lane's first chunk, as a power of two.
+    /// Returns the base-2 logarithm of the size of the lane's first chunk.
     pub(super) fn first_log2(&self) -> u32 {
         self.first_log2
     }
@@ -148,8 +149,8 @@ impl Growth {
         }
     }
 
-    /// Returns the size of the largest chunk that always fits into a cap, as a power of two: half
-    /// of the cap, or the first chunk.
+    /// Returns the base-2 logarithm of the size of the largest chunk that always fits into a cap:
+    /// half of the cap, or the first chunk.
     pub(super) fn largest_log2(&self, cap: u64) -> u32 {
         let half = (cap.max(2).ilog2() - 1).clamp(MIN_LOG2, MAX_LOG2);
         half.max(self.first_log2)

@@ -61,7 +61,7 @@ pub(super) struct InboundLane {
     passed: VecDeque<(PeerRegion, u32)>,
     /// `true` if the last call that read control messages left some in the queue.
     more_notes: bool,
-    /// `true` if a message stays queued because descriptors or memory for it were lacking.
+    /// `true` if a message stays queued for lack of descriptors or memory.
     unreceived: bool,
     /// `true` if the epoll set no longer reports the socket, because that message stays queued.
     pub(super) put_off: bool,

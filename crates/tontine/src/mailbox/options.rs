@@ -259,9 +259,9 @@ impl Options {
     /// If `true`, a receive, a send that waits for space, and
     /// [`wait_acked`](super::Sender::wait_acked) return [`Error::Interrupted`] when a handler has
     /// run while the call slept in the kernel, with or without `SA_RESTART`. A handler that runs at
-    /// another time, for example while the call polls, does not end the call. To miss no signal,
-    /// block it, and wait on a signalfd ([`SignalFd`](crate::signal::SignalFd)) together with the
-    /// descriptor of the end.
+    /// another time, for example while the call polls, does not end the call. To avoid missing a
+    /// signal, block it, and wait on a signalfd ([`SignalFd`](crate::signal::SignalFd)) together
+    /// with the descriptor of the end.
     pub fn interruptible(mut self, interruptible: bool) -> Self {
         self.interruptible = interruptible;
         self

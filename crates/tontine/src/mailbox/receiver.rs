@@ -195,8 +195,8 @@ impl Mailbox {
     /// Blocks until a message arrives and returns a copy of it; acknowledges the previous message.
     ///
     /// A signal does not end the wait (the handler runs, and the wait continues), unless
-    /// [`Options::interruptible`] is set. To miss no signal, wait on a signalfd together with the
-    /// mailbox's [descriptor](Mailbox#impl-AsFd-for-Mailbox), and call [`Mailbox::try_recv`].
+    /// [`Options::interruptible`] is set. To avoid missing a signal, call [`Mailbox::try_recv`] and
+    /// wait on a signalfd together with the mailbox's [descriptor](Mailbox#impl-AsFd-for-Mailbox).
     ///
     /// # Errors
     /// - [`Error::Forked`] in a forked child.

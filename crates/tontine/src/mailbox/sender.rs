@@ -196,7 +196,7 @@ impl Sender {
     /// indefinitely; [`Sender::send_timeout`] always returns within its timeout.
     ///
     /// A signal does not end the wait (the handler runs, and the wait continues), unless
-    /// [`Options::interruptible`] is set. To miss no signal, call [`Sender::try_send`] and
+    /// [`Options::interruptible`] is set. To avoid missing a signal, call [`Sender::try_send`] and
     /// [`Sender::arm`], and wait on a signalfd together with the sender's
     /// [descriptor](Sender#impl-AsFd-for-Sender). This also applies to [`Sender::send_timeout`] and
     /// [`Sender::wait_acked`].

@@ -39,7 +39,7 @@ pub(crate) enum ControlMessage {
     Welcome(Welcome),
     /// The receiver refuses the lane, with this error number.
     Refused(i32),
-    /// The sender passes a chunk: its size as a power of two, and its sequence number.
+    /// The sender passes a chunk: the base-2 logarithm of its size, and its sequence number.
     Chunk(u32, u64),
     /// The sender requests this total chunk size, in bytes.
     Want(u64),
@@ -63,10 +63,10 @@ pub(crate) struct Hello {
     pub(crate) position: u64,
     /// Position of the first record of the first chunk.
     pub(crate) base: u64,
-    /// Size, as a power of two, of the chunk to which the lane returns when it has been idle; 0
-    /// means the size of the first chunk that is passed.
+    /// Base-2 logarithm of the size of the chunk to which the lane returns when it has been idle;
+    /// 0 means the size of the first chunk that is passed.
     pub(crate) returns_to: u16,
-    /// Sizes of the chunks as powers of two; 0 after the last.
+    /// Base-2 logarithms of the chunks' sizes; 0 after the last.
     pub(crate) chunks: [u8; MOST_CHUNKS],
 }
 

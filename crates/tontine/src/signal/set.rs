@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_operations_follow_bits() {
+    fn set_operators_match_bitwise_operators() {
         let set = SignalSet::from([Signal::HUP, Signal::TERM]);
         assert_eq!(set, SignalSet::from_bits(0x4001));
         assert_eq!(set - SignalSet::from(Signal::HUP), SignalSet::from(Signal::TERM));

@@ -524,8 +524,8 @@ mod tests {
         run(&[], None, move |lent| (lent.len(), number)).is_ok_and(|(got, _)| got == (0, number))
     }
 
-    /// After a program had closed all descriptors (`closefrom`), it could make no connection:
-    /// threads borrow descriptors over the loan socket, which it had closed as well.
+    /// Regression: after a program had closed all descriptors (`closefrom`), it could make no
+    /// connection: threads borrow descriptors over the loan socket, which it had closed as well.
     #[test]
     fn closed_quarantine_socket_is_replaced() {
         assert!(in_child(|| {
@@ -543,8 +543,8 @@ mod tests {
         }));
     }
 
-    /// The loan socket's name belongs to a network namespace, and a thread in another namespace
-    /// could not find it.
+    /// Regression: the loan socket's name belongs to a network namespace, and a thread in another
+    /// namespace could not find it.
     #[test]
     fn thread_in_other_network_namespace_gets_new_socket() {
         if !rustix::process::geteuid().is_root() {

@@ -298,7 +298,7 @@ fn unmap(base: NonNull<u8>, size: usize) {
     // SAFETY: the call is made once for a mapping that this module made, by the handle that owns
     // it; users of the address do not outlive the handle.
     let unmapped = unsafe { rustix::mm::munmap(base.as_ptr().cast(), size) };
-    debug_assert!(unmapped.is_ok(), "munmap of an own mapping: {unmapped:?}");
+    debug_assert!(unmapped.is_ok(), "munmap of this process's mapping: {unmapped:?}");
 }
 
 #[cfg(test)]
@@ -385,8 +385,8 @@ mod tests {
         assert_eq!(refusal(&memfd(MemfdFlags::empty())), InvalidRegion::Unsealed);
     }
 
-    /// Only the number of blocks was checked. Enough blocks after the end made 64 MiB of holes look
-    /// allocated, and reading them was charged to the reading process.
+    /// Regression: only the number of blocks was checked. Enough blocks after the end made 64 MiB
+    /// of holes look allocated, and reading them was charged to the reading process.
     #[test]
     fn blocks_after_end_do_not_hide_holes() {
         let large = 1 << 20;
@@ -407,8 +407,8 @@ mod tests {
         PeerRegion::map(whole.as_fd(), size).expect("fit, and after");
     }
 
-    /// A peer reserved memory after the end of a memfd and exited. The process that unmapped the
-    /// file last waited until the kernel had freed all of it, 0.1 s or more per GiB.
+    /// Regression: a peer reserved memory after the end of a memfd and exited. The process that
+    /// unmapped the file last waited until the kernel had freed all of it, 0.1 s or more per GiB.
     #[test]
     fn memory_after_end_of_region_is_refused() {
         let fd = memfd(MemfdFlags::ALLOW_SEALING);

@@ -153,7 +153,8 @@ fn passed_fuse_files_do_not_block_receiver() {
         attacked.write_all(&[1]).expect("notified");
     });
     said(&mut done);
-    // The server's end releases the receiver's threads, which wait for it, and the attacker.
+    // When the FUSE server exits, the attacker and the receiver's threads, which wait for its
+    // replies, continue.
     drop(mount);
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }

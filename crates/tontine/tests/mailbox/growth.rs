@@ -8,7 +8,7 @@ use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-/// Sends messages of 1,000 bytes until there is no space; returns their number.
+/// Sends messages of 1,000 bytes until no space is left; returns their number.
 fn fill(sender: &mut Sender) -> u64 {
     let mut sent = 0;
     loop {

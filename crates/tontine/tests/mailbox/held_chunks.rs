@@ -327,9 +327,9 @@ fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// A receiver forked a worker while a lane was large, and while the worker lives, its copy of the
-/// mapping holds the large chunk. A lane that shrank and grew a little must not be permanently
-/// prevented from sending its longest message.
+/// Regression: a receiver forked a worker while a lane was large, and while the worker lives, its
+/// copy of the mapping holds the large chunk. A lane that shrank and grew a little must not be
+/// permanently prevented from sending its longest message.
 #[test]
 fn chunk_held_by_forked_worker_does_not_block_messages() {
     alone!();

@@ -52,7 +52,8 @@ fn send_to_awake_receiver_makes_no_system_call() {
                 }
                 assert!(sender.send(message).is_ok());
             }
-            // A thread that ends makes system calls.
+            // The thread spins until the process exits, because the exit of a thread makes system
+            // calls.
             loop {
                 std::hint::spin_loop();
             }

@@ -208,7 +208,7 @@ fn receiver_with_full_table_sleeps_and_accepts_later() {
 /// The descriptors that a new sender needs are missing one by one. Regression: if the WELCOME
 /// failed for lack of one descriptor, the sender was permanently refused.
 #[test]
-fn receiver_lacking_any_descriptor_accepts_later() {
+fn receiver_short_of_descriptors_accepts_later() {
     alone!();
     let place = place();
     let path = place.path.clone();
@@ -272,7 +272,7 @@ fn receiver_lacking_any_descriptor_accepts_later() {
 }
 
 #[test]
-fn sender_lacking_any_descriptor_fails_cleanly() {
+fn sender_short_of_descriptors_fails_or_waits() {
     alone!();
     let place = place();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
@@ -324,7 +324,7 @@ fn sender_lacking_any_descriptor_fails_cleanly() {
 }
 
 #[test]
-fn bind_lacking_any_descriptor_fails_cleanly() {
+fn bind_short_of_descriptors_fails_cleanly() {
     alone!();
     let place = place();
     let path = place.path.clone();

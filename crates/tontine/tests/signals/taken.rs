@@ -322,7 +322,7 @@ fn child_exit_is_reported_under_any_disposition() {
 /// unblocked the signal, the ignoring disposition was restored instead of the handler, because the
 /// drop did not check which disposition it replaced.
 #[test]
-fn blocked_sigchld_dropped_leaves_newer_handler() {
+fn drop_of_sigchld_block_keeps_newer_handler() {
     alone!();
     extern "C" fn newer(_: libc::c_int) {}
     in_a_process(|| {

@@ -86,7 +86,7 @@ fn search(groups: Groups, run: impl FnOnce(&Exploration) -> ExplorationReport) -
             1
         }
         None => {
-            println!("no process was left behind at any of {} schedules", outcome.schedules);
+            println!("no process was left behind in any of {} schedules", outcome.schedules);
             0
         }
     }

@@ -315,10 +315,10 @@ mod tests {
         NextCall::simple(SourceLine { line }, &"pause")
     }
 
-    /// A signal arrived after its thread had recorded that it was at its gate and before the thread
-    /// slept there, and the handler passed a gate. The thread then slept at a gate that the record
-    /// did not show. The sleep looked like a sleep within a call, and the run counted as
-    /// deadlocked.
+    /// Regression: a signal arrived after its thread had recorded that it was at its gate and
+    /// before the thread slept there, and the handler passed a gate. The thread then slept at a
+    /// gate that the record did not show. The sleep looked like a sleep within a call, and the run
+    /// counted as deadlocked.
     #[test]
     fn signal_before_gate_sleep_records_gate_again() {
         let (region, _memory) = CheckRegion::new().expect("memory");

@@ -261,7 +261,7 @@ impl CheckRegion {
 
     /// Maps the region whose memory this process has inherited.
     pub(super) fn inherited() -> io::Result<Self> {
-        // SAFETY: no code of this process closes the descriptor until it is mapped.
+        // SAFETY: nothing in this process closes the descriptor before the memory is mapped.
         Self::map(unsafe { BorrowedFd::borrow_raw(REGION) })
     }
 

@@ -314,7 +314,7 @@ impl Composer {
         chosen.to_owned()
     }
 
-    /// Returns a phrase within a phrase, or nothing.
+    /// Returns a random nested phrase, or an empty string.
     fn more(&mut self, of: usize, depth: usize) -> String {
         let all = phrases().iter().filter(|phrase| self.features.contains(&phrase.feature));
         let all: Vec<&Phrase> = all.collect();

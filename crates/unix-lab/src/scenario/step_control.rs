@@ -32,7 +32,7 @@ pub(crate) enum SpawnKind {
     Thread,
 }
 
-/// A program that runs a process of the scenario.
+/// The executable for a process of the scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProcessProgram {
     pub(crate) path: String,

@@ -78,8 +78,8 @@ impl Traps {
         (arrived, commands.collect())
     }
 
-    /// Returns the signals that arrived and were not handled yet, excluding SIGCHLD unless commands
-    /// are set for it.
+    /// Returns the signals that have arrived but have not been handled yet, excluding SIGCHLD
+    /// unless commands are set for it.
     pub(super) fn arrived(&self) -> SigSet {
         let arrived = SigSet::from_bits(self.arrived.load(Ordering::Relaxed));
         if self.commands.contains_key(&Signal::CHLD) {

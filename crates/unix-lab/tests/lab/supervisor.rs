@@ -112,6 +112,6 @@ fn corrected_supervisor_leaves_no_process_behind() {
     for how in ["explore", "sample"] {
         let (said, status) = explored(&[how]);
         assert_eq!(status, Some(0), "{said}");
-        assert!(said.starts_with("no process was left behind at any of "), "{said}");
+        assert!(said.starts_with("no process was left behind in any of "), "{said}");
     }
 }

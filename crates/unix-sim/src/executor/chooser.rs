@@ -39,7 +39,7 @@ pub trait Chooser: Send {
     fn choose(&mut self, runnable: &[u32], running: Option<usize>) -> usize;
 
     /// Returns `true` if the chooser may let time pass to the next timer while fibers are runnable.
-    /// If so, the last number passed to the chooser is [`CLOCK`] whenever a timer is set.
+    /// If so, the last element of `runnable` is [`CLOCK`] whenever a timer is set.
     fn passes_time(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! The running fiber and its operations: [`Fiber`], [`park`], [`point`], [`spin`], [`preempt`].
 //!
-//! All functions here also work outside of fibers, on a thread of the operating system, and do not
+//! All functions here also work outside of fibers, on an OS thread, and do not
 //! depend on the kind of executor. Only the decisions of the simulated executor are made elsewhere,
 //! in `simulated.rs`.
 #![allow(unsafe_code, reason = "the running fiber is referred to by address")]

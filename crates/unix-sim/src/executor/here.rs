@@ -1,4 +1,4 @@
-//! State of the current thread of the operating system: [`HERE`], [`running`].
+//! State of the current OS thread: [`HERE`], [`running`].
 //!
 //! The state consists of plain cells without a destructor or lazy initialisation, so that a signal
 //! handler may read them and a read costs one instruction. A fiber never changes its thread, so it

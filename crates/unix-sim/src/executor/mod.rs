@@ -1,9 +1,9 @@
 //! Execution of virtual threads: [`FiberExecutor`], [`Fiber`], [`park`], [`point`].
 //!
 //! A fiber is the execution of one virtual thread: a stackful coroutine that stays on its worker,
-//! the thread of the operating system that implements a processor. Locks and the kernel use fibers
+//! the OS thread that implements a processor. Locks and the kernel use fibers
 //! only through the functions here, and do not depend on the kind of executor. Outside of fibers,
-//! at boot and in tests of single parts, these functions act on the thread of the operating system.
+//! at boot and in tests of single parts, these functions act on the OS thread.
 //!
 //! - **Parallel** (`parallel.rs`): one thread per processor. An idle thread may take a fiber that
 //!   has not started; once started, a fiber stays on its thread.

@@ -2,7 +2,8 @@
 //! Both run registered programs only ([`ProgramImage`]).
 //!
 //! Between fork and exec, a spawned child blocks all signals and has no handlers. A signal that
-//! arrives in that time therefore reaches the program, and no code of the parent runs in the child.
+//! arrives in that time therefore reaches the program, and none of the parent's code runs in the
+//! child.
 //! The parent sleeps until the exec, as after vfork(2); only the termination of the parent
 //! interrupts that sleep. When the parent learns why a child could not exec ([`ExecFailure`]), the
 //! child has been removed completely, and no other process is notified of the child.

@@ -242,7 +242,7 @@ impl Kernel {
                         state.end_tracing();
                         state.threads.iter().for_each(ThreadEntry::unpark);
                     }
-                    // For an owned child, a thread of its tracer has already waited for it.
+                    // A child has an owner if a thread of its tracer has already waited for it.
                     let owned = child.owner.load(Ordering::Relaxed) != 0;
                     let ended = state.phase == Phase::Zombie;
                     (ended.then(|| Notice::of(child, &state)), state.tracer, owned)

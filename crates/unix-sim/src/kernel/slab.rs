@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use super::proc::{Proc, ProcState};
 
-/// Number of slots that are created together, as a power of two. It is small in a system that can
-/// have only a few processes.
+/// Base-2 logarithm of the number of slots that are created together. The number is small in a
+/// system that can have only a few processes.
 const CHUNK: u32 = 8;
 const SMALL_CHUNK: u32 = 2;
 /// The highest process number of a small system.
@@ -16,7 +16,7 @@ const SMALL: usize = 1 << 10;
 /// All slots, by number.
 pub(super) struct SlotTable {
     chunks: Box<[OnceLock<Box<[Proc]>>]>,
-    /// Number of slots in a chunk, as a power of two.
+    /// Base-2 logarithm of the number of slots in a chunk.
     chunk: u32,
     /// Creates the state of an empty slot.
     blank: Box<dyn Fn() -> ProcState + Send + Sync>,

@@ -63,7 +63,7 @@ impl PopulationCount {
         &self.0[executor::processor() % STRIPES].0
     }
 
-    /// Returns the sum.
+    /// Returns the current count.
     pub(super) fn counted(&self) -> u64 {
         self.sum()
     }

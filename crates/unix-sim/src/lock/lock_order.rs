@@ -20,7 +20,7 @@ pub(crate) enum LockKind {
     Simple,
 }
 
-/// The existence of a lock in a mode.
+/// The status of a lock in a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existence {
     /// The lock exists.
@@ -47,14 +47,15 @@ pub(crate) struct OrderRow {
     pub(crate) guards: &'static str,
     /// The level at which the lock is always taken.
     pub(crate) spl: InterruptLevel,
-    /// The existence of the lock in each mode, in the order of [`LockingMode::ALL`].
+    /// The lock's status in each mode (kept, absent or replaced), in the order of
+    /// [`LockingMode::ALL`].
     pub(crate) standing: [Existence; 5],
     /// The reason why the lock comes after the lock of the line above.
     pub(crate) edge: &'static str,
 }
 
 impl OrderRow {
-    /// Returns the existence of the lock in `mode`.
+    /// Returns the lock's status in `mode`.
     pub(crate) const fn standing(&self, mode: LockingMode) -> Existence {
         self.standing[mode as usize]
     }

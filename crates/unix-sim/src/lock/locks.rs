@@ -105,11 +105,11 @@ impl Locks {
     /// # Safety
     ///
     /// Each lock must be used with the same `Locks` for its whole life. If `mode` omits a class
-    /// ([`Existence::Absent`]), no two threads of the operating system may take a lock of that
+    /// ([`Existence::Absent`]), no two OS threads may take a lock of that
     /// class at the same time, and a thread that takes such a lock must see the effects of its
     /// previous holder:
     ///
-    /// - `Uniprocessor`: one thread of the operating system runs the whole virtual Unix;
+    /// - `Uniprocessor`: one OS thread runs the whole virtual Unix;
     /// - `Master`: only the thread of processor 0 takes such locks;
     /// - `Coarse`: only the holder of `coarse_lock` takes them;
     /// - `Parallel` and `PerProcess` omit none, nor does any mode with [`LockOptions::keep_all`].

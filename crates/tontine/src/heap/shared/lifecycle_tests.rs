@@ -63,8 +63,8 @@ fn leave_two_in_a_lane(heap: &Heap, name: &str) {
     });
 }
 
-/// Blocks that were in flight when the outbox was dropped stayed in flight after the receiver's
-/// death, because only the sender may free them, and it had to call `reclaim_sent`.
+/// Regression: blocks that were in flight when the outbox was dropped stayed in flight after the
+/// receiver's death, because only the sender may free them, and it had to call `reclaim_sent`.
 #[test]
 fn blocks_of_dropped_outbox_return_after_receiver_dies() {
     let heap = heap(MIB);
@@ -74,7 +74,7 @@ fn blocks_of_dropped_outbox_return_after_receiver_dies() {
     assert_eq!(heap.dead_members().expect("not forked"), [], "no word names it any more");
 }
 
-/// Blocks also stayed in flight if another member had recovered the receiver.
+/// Regression: blocks also stayed in flight if another member had recovered the receiver.
 #[test]
 fn sent_blocks_return_after_recovery_by_another_member() {
     let heap = heap(MIB);
@@ -85,9 +85,9 @@ fn sent_blocks_return_after_recovery_by_another_member() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// Blocks of a sender that died after its receiver had dropped its only inbox stayed in flight
-/// until the receiver called `reclaim_received`. Blocks whose parcels the program itself carries
-/// still stay in flight, because the program may read the parcels later.
+/// Regression: blocks of a sender that died after its receiver had dropped its only inbox stayed in
+/// flight until the receiver called `reclaim_received`. Blocks whose parcels the program itself
+/// carries still stay in flight, because the program may read the parcels later.
 #[test]
 fn posted_blocks_without_inbox_are_freed_after_sender_dies() {
     let heap = heap(MIB);
@@ -113,8 +113,9 @@ fn posted_blocks_without_inbox_are_freed_after_sender_dies() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A lane that could not be read to its end, because no descriptor was available for its next
-/// chunk, counted as empty. The blocks that a dead sender had put into it were freed, and so lost.
+/// Regression: a lane that could not be read to its end, because no descriptor was available for
+/// its next chunk, counted as empty. The blocks that a dead sender had put into it were freed, and
+/// so lost.
 #[test]
 fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
     const ALL: usize = 20_000;
@@ -175,8 +176,8 @@ fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// If one lane ended and another began between two checks, the number of lanes was the same, and
-/// the inbox did not recover the dead sender.
+/// Regression: if one lane ended and another began between two checks, the number of lanes was the
+/// same, and the inbox did not recover the dead sender.
 #[test]
 fn inbox_notices_ended_lane_despite_new_lane() {
     let heap = heap(MIB);
@@ -212,8 +213,8 @@ fn inbox_notices_ended_lane_despite_new_lane() {
     });
 }
 
-/// A dead member that a word still named was recovered again at each check, and each time all
-/// arenas read all their words.
+/// Regression: a dead member that a word still named was recovered again at each check, and each
+/// time all arenas read all their words.
 #[test]
 fn recovery_reports_each_death_once() {
     let heap = heap(MIB);
@@ -252,9 +253,9 @@ impl Drop for Late {
     }
 }
 
-/// An allocation in a thread-local value's destructor, after the thread had abandoned its arena,
-/// took another arena each time and kept it. After 2,048 allocations of this kind, no arena was
-/// left.
+/// Regression: an allocation in a thread-local value's destructor, after the thread had abandoned
+/// its arena, took another arena each time and kept it. After 2,048 allocations of this kind, no
+/// arena was left.
 #[test]
 fn allocation_after_thread_end_borrows_arena() {
     let heap = Arc::new(heap(MIB));
@@ -275,8 +276,8 @@ fn allocation_after_thread_end_borrows_arena() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A slab whose memory was being allocated or returned counted as occupied, so a heap with free
-/// space returned `Full`.
+/// Regression: a slab whose memory was being allocated or returned counted as occupied, so a heap
+/// with free space returned `Full`.
 #[test]
 fn alloc_waits_for_slabs_changing_hands() {
     for (state, len) in [(SlabState::Claimed, 4 * SLAB), (SlabState::Punching, 30_000)] {
@@ -321,8 +322,8 @@ fn send<'a>(heap: &'a Heap, outbox: &mut Outbox<'a>, inbox: &mut Inbox<'a>) -> R
     }
 }
 
-/// Blocks were sent to the process at the lane's other end although the outbox named another
-/// member, and only that member could have accepted them.
+/// Regression: blocks were sent to the process at the lane's other end although the outbox named
+/// another member, and only that member could have accepted them.
 #[test]
 fn outbox_to_another_process_fails_with_wrong_member() {
     let heap = heap(MIB);
@@ -352,8 +353,8 @@ fn outbox_to_another_process_fails_with_wrong_member() {
     assert_eq!(sound(&heap).in_use(), 0);
 }
 
-/// A member that recovered a dead member because it needed space kept all of the dead member's
-/// slabs.
+/// Regression: a member that recovered a dead member because it needed space kept all slabs of the
+/// dead member.
 #[test]
 fn slabs_of_dead_member_become_available_to_all() {
     let heap = heap(MIB);

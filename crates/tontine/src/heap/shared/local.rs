@@ -34,7 +34,7 @@ struct LocalArenas {
 
 /// Calls `action` with this thread's arena of a heap. A thread without an arena receives one.
 ///
-/// No other code uses the arena during the call, because `action` calls no code of the program.
+/// No other code uses the arena during the call, because `action` does not call the program's code.
 pub(super) fn with<R>(core: &Arc<Core>, action: impl FnOnce(&mut Arena) -> R) -> Result<R> {
     let arena = if HEAP.get() == core.id() {
         ARENA.get()

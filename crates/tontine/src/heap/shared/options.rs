@@ -44,7 +44,7 @@ impl HeapOptions {
     ///
     /// let heap = HeapOptions::new(1 << 20).canaries(true).create()?;
     /// let pointer = heap.alloc(100)?.into_raw();
-    /// // SAFETY: the byte is the heap's; writing it is the mistake that a canary detects.
+    /// // SAFETY: the byte belongs to the heap; writing it is the mistake that a canary detects.
     /// unsafe { pointer.cast::<u8>().add(100).write(1) };
     /// // SAFETY: `into_raw` returned the pointer for a block of this heap; it is used once.
     /// let block = unsafe { Block::from_raw_in(pointer, &heap) };

@@ -487,8 +487,8 @@ mod tests {
     use super::super::{Heap, layout::SLAB};
     use super::*;
 
-    /// A reader loaded the block word, and read the bytes after the slab's memory had been
-    /// returned. The kernel allocated new pages, which then belonged to no slab.
+    /// Regression: a reader loaded the block word, and read the bytes after the slab's memory had
+    /// been returned. The kernel allocated new pages, which then belonged to no slab.
     #[test]
     fn late_reader_leaves_no_memory_in_returned_slab() {
         for len in [64, 30_000, 3 * SLAB] {

@@ -22,8 +22,8 @@ fn set_words(heap: &Heap, word: BlockWord) {
     }
 }
 
-/// A block of the last generation is free, but never allocated. An arena without another block
-/// counted it as free, failed to allocate it, and repeated the search indefinitely.
+/// Regression: a block of the last generation is free, but never allocated. An arena without
+/// another block counted it as free, failed to allocate it, and repeated the search indefinitely.
 #[test]
 fn blocks_of_last_generation_are_not_allocated() {
     for len in [64, 100_000] {
@@ -35,9 +35,9 @@ fn blocks_of_last_generation_are_not_allocated() {
     }
 }
 
-/// If the word of a held block is overwritten with FREE, the block is allocated again, and both
-/// holders free it. The second time, an assertion failed. A slab whose blocks were all free was
-/// also retired twice, which removed another slab from its list.
+/// Regression: if the word of a held block is overwritten with FREE, the block is allocated again,
+/// and both holders free it. The second time, an assertion failed. A slab whose blocks were all
+/// free was also retired twice, which removed another slab from its list.
 #[test]
 fn double_free_after_overwritten_words_does_not_panic() {
     let heap = heap(3);
@@ -54,9 +54,9 @@ fn double_free_after_overwritten_words_does_not_panic() {
     let _ = heap.check();
 }
 
-/// A slab's owner word is overwritten with EMPTY, and its owner claims the slab again for blocks of
-/// another size. Old blocks of the slab begin inside new blocks. An old block that was freed was
-/// entered into the slab's shelf, allocated again, and reached beyond the heap's end.
+/// Regression: a slab's owner word is overwritten with EMPTY, and its owner claims the slab again
+/// for blocks of another size. Old blocks of the slab begin inside new blocks. An old block that
+/// was freed was entered into the slab's shelf, allocated again, and reached beyond the heap's end.
 #[test]
 fn slab_claimed_twice_after_overwrite_stays_in_bounds() {
     for (before, after) in [(64, 30_000), (30_000, 64), (70_000, 5_000), (5_000, 70_000)] {
@@ -78,8 +78,8 @@ fn slab_claimed_twice_after_overwrite_stays_in_bounds() {
     }
 }
 
-/// The class of a dead member's slab with a block of 64 bytes is overwritten with the class of a
-/// block of three slabs. All three slabs were released, although two belonged to another member.
+/// Regression: a dead member's slab held a 64-byte block, and its class was overwritten with that
+/// of a three-slab block. All three slabs were released, although two belonged to another member.
 #[test]
 fn recovery_with_forged_class_releases_only_own_slabs() {
     let heap = heap(3);
@@ -99,9 +99,9 @@ fn recovery_with_forged_class_releases_only_own_slabs() {
     assert_eq!(heap.check().expect("not forked").faults, []);
 }
 
-/// A process that adopts a large block, from its last slab to its first, may die during the
-/// adoption. If that happens twice, the slabs name three arenas. No process could then adopt the
-/// block, and the slots of both dead members were not freed until the block's holder freed it.
+/// Regression: a process that adopts a large block, from its last slab to its first, may die during
+/// the adoption. If that happens twice, the slabs name three arenas. No process could then adopt
+/// the block, and the slots of both dead members were not freed until the block's holder freed it.
 #[test]
 fn half_transferred_large_block_is_transferred_completely() {
     let heap = heap(3);
@@ -117,8 +117,9 @@ fn half_transferred_large_block_is_transferred_completely() {
     assert!(!core.pass_on(0, from + 1, from), "another arena owns it");
 }
 
-/// Every slab's entry says that its block contains all slabs after it. Each part of each block was
-/// reported as a fault with its own text, which made a hundred million faults in a heap of 1 GiB.
+/// Regression: every slab's entry says that its block contains all slabs after it. Each part of
+/// each block was reported as a fault with its own text, which made a hundred million faults in a
+/// heap of 1 GiB.
 #[test]
 fn report_of_corrupted_heap_is_bounded() {
     let heap = heap(4_096);
@@ -137,8 +138,8 @@ fn report_of_corrupted_heap_is_bounded() {
     assert!(report.to_string().contains("more faults"));
 }
 
-/// In a heap with canaries, the fill after a block had the length that the slab's entry gave, and
-/// overwrote other blocks.
+/// Regression: in a heap with canaries, the fill after a block had the length that the slab's entry
+/// gave, and overwrote other blocks.
 #[test]
 fn canary_with_forged_class_stays_within_its_block() {
     let heap = HeapOptions::new(2 * SLAB).canaries(true).create().expect("there is memory");

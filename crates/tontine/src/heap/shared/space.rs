@@ -515,8 +515,8 @@ mod tests {
     use super::super::{Heap, canary};
     use super::*;
 
-    /// A creator died before it initialised its heap, and the next process initialised it without
-    /// canaries. Blocks were then shorter than members with canaries assumed.
+    /// Regression: a creator died before it initialised its heap, and the next process initialised
+    /// it without canaries. Blocks were then shorter than members with canaries assumed.
     #[test]
     fn successor_initialises_heap_of_dead_creator() {
         for canaries in [false, true] {

@@ -56,8 +56,8 @@ fn full_shared_heap_returns_full_until_block_is_freed() {
     }
 }
 
-/// A thread that had freed large blocks kept their slabs for its next large blocks, so that the
-/// allocation of a small block failed with `Full`.
+/// Regression: a thread that had freed large blocks kept their slabs for its next large blocks, so
+/// that the allocation of a small block failed with `Full`.
 #[test]
 fn freed_large_blocks_serve_small_blocks() {
     let heap = heap(4 * SLAB);

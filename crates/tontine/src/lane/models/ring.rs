@@ -15,7 +15,7 @@ use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 use crate::sync::weakened::InjectedFault;
 
-/// Size of a chunk, as a power of two: its ring has 128 bytes.
+/// Base-2 logarithm of a chunk's size: its ring has 128 bytes.
 const LOG2: u32 = 8;
 
 /// Maximum length in bytes of a message in this chunk. The ring has no space for three of them.

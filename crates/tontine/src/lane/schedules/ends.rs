@@ -16,7 +16,7 @@ use crate::lane::region::model::ModelRegion;
 use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Size of the first chunk, as a power of two.
+/// Base-2 logarithm of the first chunk's size.
 const SMALL: u32 = 8;
 /// Maximum number of bytes in all chunks of a lane.
 const CAP: u64 = 1024 + 512 + 256;

@@ -67,8 +67,8 @@ fn message_with_memory_and_doorbell_is_mapped() {
     assert!(next(&theirs).is_none(), "the message was removed from the queue");
 }
 
-/// Descriptors of the wrong kind were closed in the process's table. Such a close waits for a FUSE
-/// server, and drops the process's record locks. They no longer enter that table.
+/// Regression: descriptors of the wrong kind were closed in the process's table. Such a close waits
+/// for a FUSE server, and drops the process's record locks. They no longer enter that table.
 #[test]
 fn unexpected_descriptors_stay_queued_outside_table() {
     let (ours, theirs) = pair().expect("pair");

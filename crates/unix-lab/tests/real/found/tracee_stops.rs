@@ -41,17 +41,17 @@ fn ptrace_kill_terminates_tracee_in_group_stop() {
     is_the_same(&stopped_by_tracer("ptrace kill child", ""));
 }
 
-/// Regression: a parent continued its tracee with a stop signal, and detached the tracee before
-/// waiting for it. On Linux the parent then finds that stop. On the virtual Unix only a tracer
-/// could find it, and the wait never returned.
+/// Regression: a parent continued its tracee with a stop signal, and detached from the tracee
+/// before waiting for it. On Linux the parent's `wait` then reports that stop. On the virtual Unix
+/// only a tracer's `wait` reported it, and the parent's `wait` never returned.
 #[test]
 fn parent_finds_stop_of_detached_tracee() {
     is_the_same(&stopped_by_tracer("ptrace detach child", "wait child stopped"));
     is_the_same(&stopped_by_tracer("wait child; ptrace detach child", "wait child stopped"));
 }
 
-/// A parent that has detached its tracee finds the tracee's stop, but a thread of the parent that
-/// is already waiting is not woken for it.
+/// After a parent detaches from its tracee, `wait` reports the tracee's stop, but a thread of the
+/// parent that already waits is not woken.
 #[test]
 fn detach_wakes_no_waiting_thread_of_parent() {
     is_the_same(

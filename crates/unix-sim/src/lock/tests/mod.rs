@@ -1,4 +1,4 @@
-//! Tests of the rules of locks. Threads of the operating system stand in for fibers.
+//! Tests of the locking rules. OS threads stand in for fibers.
 
 #![allow(unsafe_code, reason = "tests of modes that leave locks out")]
 

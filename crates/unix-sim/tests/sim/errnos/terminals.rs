@@ -256,7 +256,7 @@ fn at_terminal(
         sys.setsid().expect("the caller leads no group");
         let (controlling, terminal) = sys.openpty().expect("two descriptors");
         sys.set_controlling(terminal).expect("a terminal without a session");
-        // SIGHUP arrives when the session and the terminal end.
+        // SIGHUP arrives when the session ends and its terminal is hung up.
         ignore(sys, Signal::HUP);
         call(sys, controlling, terminal)
     })

@@ -57,7 +57,7 @@ impl Race {
         builder.build().expect("a valid configuration").run(move |sys| scene(sys))
     }
 
-    /// Asserts that the invariant holds at every seed, in every mode, and on real processors.
+    /// Asserts that the invariant holds for every seed, in every mode, and on real processors.
     pub(crate) fn holds(&self) {
         for mode in modes() {
             for seed in 0..seeds() {
