@@ -32,8 +32,9 @@ pub fn check_folder(dir: &Path) -> io::Result<()> {
         .map_err(|error| named(dir, "cannot write into the directory", &error))
 }
 
-/// Writes `results.json`, `results.csv`, `results.md` and `report.html` into `dir` and returns
-/// their paths.
+/// Writes `results.json`, `results.csv`, `results.md`, the pages of the report and, last,
+/// `report.html` into `dir`, and returns their paths. Removes the pages of an earlier run that this
+/// run does not have.
 ///
 /// # Errors
 /// Returns the first error, with the file's name. All files are then as they were before, unless a
@@ -41,14 +42,25 @@ pub fn check_folder(dir: &Path) -> io::Result<()> {
 pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
     let json =
         results.to_json().map_err(|error| named(dir, "cannot encode results.json", &error))?;
-    let html = html::page(results, &json);
-    let files: [(&str, Vec<u8>); 4] = [
-        ("results.csv", csv::csv(results)?),
-        ("results.md", markdown::markdown(results).into_bytes()),
-        ("report.html", html.into_bytes()),
-        ("results.json", json),
+    let mut files = vec![
+        ("results.json".to_owned(), json),
+        ("results.csv".to_owned(), csv::csv(results)?),
+        ("results.md".to_owned(), markdown::markdown(results).into_bytes()),
     ];
-    write_files(dir, &files)
+    // The overview is the last page, so that it never links to a page that is missing.
+    files.extend(html::pages(results).into_iter().map(|page| (page.name, page.html.into_bytes())));
+    let paths = write_files(dir, &files)?;
+    let stale = |name: &String| !files.iter().any(|(written, _)| written == name);
+    for name in html::possible_files().filter(stale) {
+        let path = dir.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(named(&path, "cannot remove the page of an earlier run", &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(paths)
 }
 
 /// Writes one file into `dir` and returns its path.
@@ -56,10 +68,10 @@ pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// Returns the errors of [`write_all`].
 pub fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
-    write_files(dir, &[(name, bytes.to_vec())]).map(|mut paths| paths.swap_remove(0))
+    write_files(dir, &[(name.to_owned(), bytes.to_vec())]).map(|mut paths| paths.swap_remove(0))
 }
 
-fn write_files(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<Vec<PathBuf>> {
+fn write_files(dir: &Path, files: &[(String, Vec<u8>)]) -> io::Result<Vec<PathBuf>> {
     fs::create_dir_all(dir).map_err(|error| named(dir, "cannot create the directory", &error))?;
     let mut ready = Vec::new();
     for (name, bytes) in files {
@@ -118,14 +130,20 @@ mod tests {
     }
 
     #[test]
-    fn write_all_creates_exactly_four_files() {
+    fn write_all_creates_data_and_pages() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("new").join("folder");
         check_folder(&dir).unwrap();
         assert!(names(&dir).is_empty());
         let results = fixture::run();
-        assert_eq!(write_all(&results, &dir).unwrap().len(), 4);
-        assert_eq!(names(&dir), ["report.html", "results.csv", "results.json", "results.md"]);
+        let paths = write_all(&results, &dir).unwrap();
+        let pages = ["death", "machine", "memory", "messages", "processes", "signals"];
+        let mut expected: Vec<String> =
+            pages.map(|page| format!("report-{page}.html")).into_iter().collect();
+        expected.extend(["report.html", "results.csv", "results.json", "results.md"].map(Into::into));
+        assert_eq!(names(&dir), expected);
+        assert_eq!(paths.len(), expected.len());
+        assert!(paths.last().unwrap().ends_with("report.html"), "{paths:?}");
         let read: Results =
             serde_json::from_slice(&fs::read(dir.join("results.json")).unwrap()).unwrap();
         assert_eq!((read.ratios.len(), &read.tried), (results.ratios.len(), &results.tried));
@@ -139,6 +157,22 @@ mod tests {
             assert_eq!(read.invocations.len(), written.invocations.len());
         }
         assert!(fs::read_to_string(dir.join("report.html")).unwrap().ends_with("</html>"));
+    }
+
+    #[test]
+    fn page_of_earlier_run_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        write_all(&fixture::run(), dir.path()).unwrap();
+        fs::write(dir.path().join("report-mine.html"), "kept").unwrap();
+        let mut results = fixture::run();
+        results.cells.retain(|cell| cell.experiment == "round-trip");
+        results.tried.clear();
+        write_all(&results, dir.path()).unwrap();
+        let pages: Vec<String> =
+            names(dir.path()).into_iter().filter(|name| name.starts_with("report")).collect();
+        let expected =
+            ["report-machine.html", "report-messages.html", "report-mine.html", "report.html"];
+        assert_eq!(pages, expected);
     }
 
     /// Documentation and code must agree: the example must parse, and must name each field that is
@@ -170,7 +204,7 @@ mod tests {
         fill();
         let full = names(dir);
         let error = write_all(&fixture::run(), dir).unwrap_err().to_string();
-        assert!(error.contains("results.") || error.contains("report.html"), "{error}");
+        assert!(error.contains("results.") || error.contains("report"), "{error}");
         let after: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
         assert!(before == after, "an old file changed");
         assert_eq!(names(dir), full, "a temporary file was left");

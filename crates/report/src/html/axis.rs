@@ -172,18 +172,25 @@ impl Axis {
 
     /// Returns the vertical lines behind a row.
     pub(super) fn grid(&self) -> Markup {
+        let lines: String =
+            self.ticks().iter().map(|tick| format!("M{} 0v1", self.thousandths(*tick))).collect();
         html! {
-            @for tick in self.ticks() {
-                @let x = percent(self.place(tick));
-                line.tick x1=(x) x2=(x) y1="0" y2="100%" {}
+            svg.wide x="0%" width="100%" viewBox="0 0 1000 1" preserveAspectRatio="none" {
+                path.tick d=(lines) {}
             }
         }
+    }
+
+    /// Returns the position in whole thousandths of the width, for a path that is stretched.
+    pub(super) fn thousandths(&self, figure: f64) -> f64 {
+        (self.place(figure) * 10.0).round()
     }
 }
 
 /// Formats a position for SVG.
 pub(super) fn percent(place: f64) -> String {
-    format!("{place:.2}%")
+    let short = format!("{place:.2}");
+    format!("{}%", short.trim_end_matches('0').trim_end_matches('.'))
 }
 
 #[cfg(test)]

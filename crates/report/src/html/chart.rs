@@ -3,7 +3,8 @@
 //! A row shows the estimate as a vertical stroke and its interval as a bar. Below them are a dot
 //! for every invocation, in the order of the run from top to bottom, and a hollow diamond for a
 //! published figure. The row is HTML and its track an SVG that stretches, so that the text keeps
-//! its size on a narrow screen.
+//! its size on a narrow screen. All dots of a row are one path. Cells with the same parameters that
+//! are all zero are a sentence instead of rows.
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, FormattedFigure};
@@ -13,14 +14,55 @@ use tontine_bench::schema::{Cell, Invocation, PublishedFigure};
 use super::axis::{Axis, percent};
 
 /// Height of a track, in px.
-const HEIGHT: f64 = 44.0;
+const HEIGHT: f64 = 36.0;
 /// Position of interval and estimate, in px from the top.
-const MIDDLE: f64 = 14.0;
+const MIDDLE: f64 = 12.0;
 /// Positions of the first and the last invocation, in px from the top.
-const DOTS: (f64, f64) = (28.0, 38.0);
+const DOTS: (f64, f64) = (24.0, 33.0);
+
+/// Maximum number of rows in a description; a longer chart states its ends only.
+const MAX_DESCRIBED: usize = 24;
 
 /// Returns a chart of `groups`, each a set of cells with the same parameters.
 pub(super) fn chart(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) -> Markup {
+    let (zero, groups): (Vec<_>, Vec<_>) =
+        groups.iter().cloned().partition(|(_, cells)| cells.iter().all(|cell| is_zero(cell)));
+    html! {
+        (bars(title, unit, &groups))
+        (zeroes(title, &zero, groups.is_empty()))
+    }
+}
+
+/// Returns `true` if every sample of the cell is zero.
+fn is_zero(cell: &Cell) -> bool {
+    cell.estimate == Some(0.0) && cell.invocations.iter().all(|one| one.summary.max == 0.0)
+}
+
+/// Returns a sentence about the cells that are zero; `all` is true if there are no others.
+fn zeroes(title: &str, groups: &[(String, Vec<&Cell>)], all: bool) -> Markup {
+    let rows: usize = groups.iter().map(|(_, cells)| cells.len()).sum();
+    let mut variants: Vec<&str> = Vec::new();
+    for cell in groups.iter().flat_map(|(_, cells)| cells) {
+        if !variants.contains(&cell.variant.as_str()) {
+            variants.push(&cell.variant);
+        }
+    }
+    let params: Vec<&str> =
+        groups.iter().map(|(params, _)| params.as_str()).filter(|p| !p.is_empty()).collect();
+    html! {
+        @if rows > 0 {
+            p.zero {
+                b { @if all { "All zero: " } @else { "Zero: " } }
+                (title) ", in each of " (rows) @if rows == 1 { " row" } @else { " rows" } " ("
+                (variants.join(", "))
+                @if (1..=3).contains(&params.len()) { "; " (params.join("; ")) }
+                ")."
+            }
+        }
+    }
+}
+
+fn bars(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) -> Markup {
     let cells = || groups.iter().flat_map(|(_, cells)| cells.iter().copied());
     let Some(axis) = Axis::over(unit, cells().flat_map(figures)) else {
         return html! {};
@@ -87,15 +129,11 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
                     rect.interval x=(percent(left)) width=(percent((right - left).max(0.15)))
                         y=(MIDDLE - 5.0) height="10" rx="2" {}
                 }
-                @for (at, invocation) in cell.invocations.iter().enumerate() {
-                    (dot(at, invocation, cell, axis))
-                }
+                (dots(cell, axis))
                 @if let Some(estimate) = cell.estimate {
                     @let x = percent(axis.place(estimate));
                     line.estimate x1=(x) x2=(x) y1=(MIDDLE - 9.0) y2=(MIDDLE + 9.0)
-                        data-v=(estimate) {
-                        title { (shown.as_ref().map(FormattedFigure::in_line).unwrap_or_default()) }
-                    }
+                        data-v=(estimate) {}
                 }
                 @for published in &cell.published { (diamond(published, cell, axis)) }
             }
@@ -109,12 +147,19 @@ fn row(cell: &Cell, axis: &Axis) -> Markup {
     }
 }
 
-fn dot(at: usize, invocation: &Invocation, cell: &Cell, axis: &Axis) -> Markup {
-    let figure = figure_of(invocation, cell.statistic);
+/// Returns a dot for each invocation, as lines of no length with round ends.
+fn dots(cell: &Cell, axis: &Axis) -> Markup {
     let step = (DOTS.1 - DOTS.0) / cell.invocations.len().saturating_sub(1).max(1) as f64;
+    let place = |(at, one): (usize, &Invocation)| {
+        let x = axis.thousandths(figure_of(one, cell.statistic));
+        format!("M{x} {:.0}h0", DOTS.0 + step * at as f64)
+    };
+    let path: String = cell.invocations.iter().enumerate().map(place).collect();
     html! {
-        circle.dot cx=(percent(axis.place(figure))) cy=(format!("{:.1}", DOTS.0 + step * at as f64))
-            data-v=(figure) {}
+        svg.wide x="0%" width="100%" viewBox=(format!("0 0 1000 {HEIGHT}"))
+            preserveAspectRatio="none" {
+            path.ran d=(path) {}
+        }
     }
 }
 
@@ -138,9 +183,7 @@ fn legend(published: bool) -> Markup {
             line.estimate x1="12" x2="12" y1="0" y2="16" {}
         } "estimate, interval" }
         span { svg.key aria-hidden="true" width="26" height="16" {
-            circle.dot.sample cx="5" cy="5" {}
-            circle.dot.sample cx="13" cy="8" {}
-            circle.dot.sample cx="20" cy="11" {}
+            path.ran d="M5 5h0M13 8h0M20 11h0" {}
         } "one invocation, first at the top" }
         @if published {
             span { svg.key aria-hidden="true" width="18" height="16" {
@@ -161,5 +204,11 @@ fn description(title: &str, groups: &[(String, Vec<&Cell>)]) -> String {
             Some(format!("{}{params}: {shown}", cell.variant))
         })
         .collect();
-    format!("Chart of {title}. {}. The table below has the same figures.", rows.join("; "))
+    let rows = match &rows[..] {
+        [first, .., last] if rows.len() > MAX_DESCRIBED => {
+            format!("{} rows, from {first} to {last}", rows.len())
+        }
+        _ => rows.join("; "),
+    };
+    format!("Chart of {title}. {rows}. The table below has the same figures.")
 }

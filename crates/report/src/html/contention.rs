@@ -12,7 +12,7 @@ use tontine_bench::format;
 use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::task::Params;
 
-use super::paper;
+use super::{paper, words};
 
 /// The parameter that names a lock.
 const LOCK: &str = "lock";
@@ -39,7 +39,7 @@ pub(super) fn contention(results: &Results, cells: &[&Cell]) -> Markup {
     let tables = tables(cells);
     html! {
         @if !tables.is_empty() {
-            h4 { "Section 9 of the paper: how locks were taken" }
+            h3 { "Section 9 of the paper: how locks were taken" }
             p.hint {
                 "Percent of all acquisitions that had to wait; in brackets, percent of these in \
                  which the thread blocked; a dash if a mode has no such lock or no thread took \
@@ -59,8 +59,8 @@ fn tables(cells: &[&Cell]) -> Vec<(String, ContentionTable)> {
         let mut params = cell.params.clone();
         params.remove(LOCK);
         match paper::label(cell) {
-            Some(label) => format!("{}: {label}", format::params(&params)),
-            None => format::params(&params),
+            Some(label) => format!("{}: {label}", words::params(&params)),
+            None => words::params(&params),
         }
     };
     let is_one = |cell: &Cell| cell.params.get(MODELLED).is_some_and(|found| found == ONE);
@@ -221,7 +221,7 @@ mod tests {
         let found = tables(&cells.iter().collect::<Vec<_>>());
         let [(_, here), (name, modelled)] = &found[..] else { panic!("{found:?}") };
         assert_eq!(here.modes(), ["parallel"]);
-        assert_eq!(name, "modelled 10 processors");
+        assert_eq!(name, "in a model of 10 processors");
         assert_eq!(modelled.modes(), ["uniprocessor", "parallel"]);
         let rows: Vec<_> = modelled.rows().collect();
         assert_eq!(rows, [("pg_lock", vec!["0.00".to_owned(), "2.00 (10)".to_owned()])]);

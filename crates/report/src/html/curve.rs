@@ -8,9 +8,10 @@
 
 use std::collections::BTreeSet;
 
-use tontine_bench::format;
 use tontine_bench::schema::Cell;
 use tontine_bench::task::Params;
+
+use super::words;
 
 /// Minimum number of levels for a second curve, over a parameter other than the parameter with the
 /// most levels.
@@ -54,7 +55,7 @@ impl CurveLine<'_> {
     /// Returns the line's label, which distinguishes it from the others.
     pub(super) fn label(&self) -> String {
         match self.role {
-            "" if self.aside => format!("{}, {ASIDE}", self.name),
+            "" if self.aside => format!("{}, on one core", self.name),
             "" => self.name.into(),
             role => format!("{role} ({})", self.name),
         }
@@ -120,7 +121,7 @@ fn over<'a>(cells: &[&'a Cell], name: &str) -> Vec<Curve<'a>> {
     let rest = |cell: &Cell, left_out: &str| {
         let mut rest: Params = cell.params.clone();
         rest.retain(|param, _| param != name && param != left_out);
-        format::params(&rest)
+        words::params(&rest)
     };
     let follows = placement_follows(&points, &rest);
     let parted = twice(points.iter().copied(), |_| String::new());
@@ -222,7 +223,7 @@ mod tests {
         let found = curves(&cells.iter().collect::<Vec<_>>());
         let words: Vec<(&str, &str, usize)> =
             found.iter().map(|c| (c.param.as_str(), c.common.as_str(), c.lines.len())).collect();
-        assert_eq!(words, [("size", "senders 1", 2), ("size", "senders 2", 1)]);
+        assert_eq!(words, [("size", "1 sender", 2), ("size", "2 senders", 1)]);
         assert_eq!(found[0].levels(), [8.0, 1024.0, 1048576.0]);
     }
 
@@ -254,7 +255,7 @@ mod tests {
             .map(|line| (line.label(), line.at, line.points.iter().map(|(x, _)| *x).collect()))
             .collect();
         let expected =
-            [("linux".into(), 0, vec![1.0, 2.0, 4.0]), ("linux, same-core".into(), 1, vec![1.0])];
+            [("linux".into(), 0, vec![1.0, 2.0, 4.0]), ("linux, on one core".into(), 1, vec![1.0])];
         assert_eq!(lines, expected);
         assert_eq!(found[0].lines[0].points[0].1.params["placement"], "cross-core");
     }
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!((found.len(), found[0].common.as_str()), (1, ""));
         let labels: Vec<(String, usize)> =
             found[0].lines.iter().map(|line| (line.label(), line.points.len())).collect();
-        assert_eq!(labels, [("master".into(), 2), ("master, same-core".into(), 1)]);
+        assert_eq!(labels, [("master".into(), 2), ("master, on one core".into(), 1)]);
     }
 
     #[test]
@@ -285,7 +286,7 @@ mod tests {
         ];
         let found = curves(&cells.iter().collect::<Vec<_>>());
         let common: Vec<&str> = found.iter().map(|curve| curve.common.as_str()).collect();
-        assert_eq!(common, ["placement cross-core", "placement same-core"]);
+        assert_eq!(common, ["between two cores", "on one core"]);
         assert!(found.iter().all(|curve| curve.lines.iter().all(|line| !line.aside)));
     }
 

@@ -1,5 +1,5 @@
-//! Recommendations as tables: [`table`] shows the decisions with the figures behind them,
-//! [`survivors`] the effect of a kill on each mechanism.
+//! Recommendations: [`answers`] shows the decisions, with the figures behind them folded,
+//! [`survivors`] the effect of a kill on each mechanism as a table.
 
 use maud::{Markup, html};
 use tontine_bench::format::FormattedFigure;
@@ -8,39 +8,36 @@ use tontine_bench::schema::Results;
 use super::marked;
 use crate::verdict::{Rated, VerdictAnswer, decisions, mechanisms};
 
-/// Returns the decisions of a run, each with its figures.
-pub(super) fn table(results: &Results) -> Markup {
+/// Returns the decisions of a run: question, answer, and the folded figures.
+pub(super) fn answers(results: &Results) -> Markup {
     html! {
-        h3 #decisions { "What to choose here" }
-        div.scroll role="region" tabindex="0" aria-label="Table: what to choose here" {
-            table.decisions {
-                caption { "Computed from this run, with the figures behind each answer" }
-                thead { tr {
-                    th scope="col" { "question" }
-                    th scope="col" { "answer" }
-                    th scope="col" { "figures" }
-                } }
-                tbody { @for decision in decisions(results) { (row(&decision)) } }
-            }
+        section aria-labelledby="decisions" {
+            h2 #decisions { "What to choose here" }
+            ul.answers { @for decision in decisions(results) { (answer(&decision)) } }
         }
     }
 }
 
-fn row(decision: &VerdictAnswer) -> Markup {
+fn answer(decision: &VerdictAnswer) -> Markup {
+    let figures = decision.figures.len();
     html! {
-        tr {
-            th scope="row" { (decision.question) }
-            td { (marked(&decision.answer)) }
-            td.evidence {
-                @if !decision.figures.is_empty() {
+        li {
+            h3 { (decision.question) }
+            p { (marked(&decision.answer)) }
+            @if figures > 0 {
+                details.evidence {
+                    summary { "Evidence: " (figures) @if figures == 1 { " figure" } @else { " figures" } }
                     ul {
                         @for one in &decision.figures {
                             li { code { (one.name) } ": " b { (one.shown.in_line()) } }
                         }
                     }
                 }
-                @if !decision.missing.is_empty() {
-                    p { b { "not measured: " } (decision.missing.join("; ")) }
+            }
+            @if !decision.missing.is_empty() {
+                details.evidence {
+                    summary { "Not measured: " (decision.missing.len()) }
+                    p { (decision.missing.join("; ")) }
                 }
             }
         }
@@ -53,7 +50,7 @@ pub(super) fn survivors(results: &Results) -> Markup {
     let rows = mechanisms(results);
     html! {
         @if !rows.is_empty() {
-            h3 #survives { "What a message costs, and what a kill does" }
+            h2 #survives { "What a message costs, and what a kill does" }
             div.scroll role="region" tabindex="0" aria-label="Table: mechanisms and kills" {
                 table.survivors {
                     caption {

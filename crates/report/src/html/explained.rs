@@ -27,19 +27,19 @@ fn set(text: &str) -> Markup {
 fn told(about: &About) -> Markup {
     html! {
         @for paragraph in &about.about { p { (set(paragraph)) } }
-        h4 { "What it does" }
+        h3 { "What it does" }
         ol { @for step in &about.steps { li { (set(step)) } } }
-        h4 { "How it is timed" }
+        h3 { "How it is timed" }
         p { (set(&about.timing)) }
         @if !about.found.is_empty() {
-            h4 { "What the source found" }
+            h3 { "What the source found" }
             p { (set(&about.found)) }
         }
-        h4 { "How to read it" }
+        h3 { "How to read it" }
         p { (set(&about.reading)) }
-        h4 { "System calls in the timed part" }
+        h3 { "System calls in the timed part" }
         dl { @for (variants, calls) in &about.calls { dt { (variants) } dd { (set(calls)) } } }
-        h4 { "Variants" }
+        h3 { "Variants" }
         dl {
             @for (name, summary) in &about.variants { dt { (name) } dd { (summary) } }
         }

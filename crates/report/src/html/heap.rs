@@ -8,9 +8,10 @@
 use std::fmt::Write;
 
 use maud::{Markup, html};
-use tontine_bench::format;
 use tontine_bench::heap_map::{HeapMap, MappedSlab, SLAB, SlabUse};
 use tontine_bench::schema::{MapRow, Results};
+
+use super::words;
 
 /// Number of slabs per row.
 const COLUMNS: usize = 16;
@@ -33,7 +34,7 @@ pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
         results.maps.iter().filter(|row| row.experiment == experiment).collect();
     let mut runs: Vec<(String, Vec<&HeapMap>)> = Vec::new();
     for row in rows {
-        let params = format::params(&row.params);
+        let params = words::params(&row.params);
         let name = format!("{}, {params}", row.variant);
         match runs.iter_mut().find(|(known, _)| *known == name) {
             Some((_, maps)) => maps.push(&row.map),
@@ -42,7 +43,7 @@ pub(super) fn maps(results: &Results, experiment: &str) -> Markup {
     }
     html! {
         @if !runs.is_empty() {
-            h4 { "The heap, slab by slab" }
+            h3 { "The heap, slab by slab" }
             p.hint {
                 "A tile is a slab of 64 KiB, a row 1 MiB. Its filling shows the owners of its \
                  blocks; its frame has the colour of the process that allocates from it; the \

@@ -1,4 +1,4 @@
-//! The machine's facts on the page: [`one_line`], [`advice`], [`card`].
+//! The machine's facts on the page: [`one_line`], [`warning`], [`advice`], [`card`].
 //!
 //! The facts are read from JSON that this build or an older build wrote, so every field is
 //! optional.
@@ -37,16 +37,27 @@ fn sorted(machine: &Value) -> Option<(Vec<&Value>, Vec<&Value>)> {
     Some(findings.partition(|item| field(item, "severity").eq_ignore_ascii_case("note")))
 }
 
-/// Returns a line for the verdict that names the topics of the disturbances on this machine.
+/// Returns a short block about the disturbances on this machine, with a link to the advice.
 pub(super) fn warning(machine: &Value) -> Markup {
-    let spoils = sorted(machine).map(|(_, spoils)| spoils).unwrap_or_default();
-    let topics: Vec<&str> = spoils.iter().map(|item| field(item, "topic")).collect();
+    let Some((notes, spoils)) = sorted(machine) else {
+        return html! { p { "The run contains no check of the machine." } };
+    };
     html! {
-        @if !topics.is_empty() {
-            p.warning {
-                "Disturbed by this machine: " (topics.join(", ")) ". "
-                a href="#advice" { "What that means, and how to fix it" } "."
+        @if spoils.is_empty() {
+            p { "Nothing that this tool checks." }
+        } @else {
+            ul.warning {
+                @for item in &spoils {
+                    li { b { (field(item, "topic")) ": " } (field(item, "finding")) }
+                }
             }
+        }
+        p.hint {
+            a href={ (super::file(super::MACHINE)) "#advice" } {
+                @if spoils.is_empty() { "Properties of this machine" }
+                @else { "What that means, and how to fix it" }
+            }
+            @if !notes.is_empty() { " (" (notes.len()) " notes)" }
         }
     }
 }

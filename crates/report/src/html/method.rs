@@ -7,7 +7,7 @@ use maud::{Markup, html};
 /// Returns the description of the method, with its formulas.
 pub(super) fn method() -> Markup {
     html! {
-        section.page.method aria-labelledby="method" {
+        section.method aria-labelledby="method" {
             h2 #method { "The method" }
             (unit())
             (median())

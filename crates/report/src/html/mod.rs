@@ -1,95 +1,95 @@
-//! A run as one HTML page: [`page`].
+//! A run as a folder of HTML pages: [`pages`].
 //!
-//! The page is one self-contained file: the style is inline, the charts are drawn here as SVG, and
-//! a link carries the raw data. It is readable without scripts, on a narrow screen, dark or light,
-//! and on paper. It is one document, but the style sheet shows only the linked page after a link of
-//! the contents is followed. The order is: the verdict with its [`decision`]s, a page per topic,
-//! the machine, the method, the data.
+//! [`overview`] renders `report.html`: the latency ladder, six figures, the answers, and links. A
+//! page per topic and a page about the machine and the method follow. Every page is self-contained:
+//! the style is inline, the charts are drawn here as SVG, and links lead only to the other pages
+//! and to the data in the same folder. The pages are readable without scripts, on a narrow screen,
+//! dark or light, and on paper.
 //!
-//! [`section`] renders one experiment with its tables, and [`explained`] its description. [`curve`]
-//! selects the cells of a curve, [`plot`] draws it, [`paper`] describes the sources' figures, and
-//! [`contention`] renders the table of locks. [`heap`] draws maps of a heap, [`chart`] intervals
-//! and invocations on an [`axis`], [`histogram`] the distribution of the samples. [`machine`] shows
-//! the advice and the facts, [`method`] the derivation of a figure, [`script`] adds zoom and hover.
-//! The sentences come from [`super::verdict`], the format of numbers from
-//! [`tontine_bench::format`].
+//! [`ladder`] draws the ladder and [`decision`] renders the answers. [`section`] renders one
+//! experiment with its tables, [`explained`] its description, [`footnote`] the remarks that rows
+//! share, and [`words`] their parameters. [`curve`] selects the cells of a curve, [`plot`] draws
+//! it, [`paper`] describes the sources' figures, and [`contention`] renders the table of locks.
+//! [`heap`] draws maps of a heap, [`chart`] intervals and invocations on an [`axis`], [`heat`] a
+//! table of placements, [`cdf`] the distribution of the samples. [`machine`] shows the advice and
+//! the facts, [`method`] the derivation of a figure, [`script`] adds zoom and hover. The sentences
+//! come from [`super::verdict`], the format of numbers from [`tontine_bench::format`].
 
 mod axis;
 #[cfg(test)]
 mod browser;
+mod cdf;
 mod chart;
 mod contention;
 mod curve;
 mod decision;
 mod explained;
+mod footnote;
 mod heap;
-mod histogram;
+mod heat;
+mod ladder;
 mod machine;
 mod method;
+mod overview;
 mod paper;
 mod plot;
 mod script;
 mod section;
+#[cfg(test)]
+mod tests;
+mod words;
 
-use std::io::Write;
-
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::verdict::{self, Sentence, SentencePart};
+use super::verdict::{Sentence, SentencePart};
+use footnote::Footnotes;
+use script::PageScript;
 use tontine_bench::about::Topic;
 use tontine_bench::schema::Results;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Pages other than the topics: anchor and title.
-const OTHER_PAGES: [(&str, &str); 3] =
-    [("machine", "the machine"), ("method", "the method"), ("data", "the data")];
+/// File of the overview.
+pub const OVERVIEW: &str = "report.html";
+/// Anchor of the page about the machine and the method.
+const MACHINE: &str = "machine";
+/// Anchor of the page of experiments that the run does not describe.
+const OTHERS: &str = "others";
 
-/// Returns the whole document; `json` is the content of `results.json`, offered for download.
-pub fn page(results: &Results, json: &[u8]) -> String {
+/// A file of the report.
+#[derive(Debug)]
+pub struct ReportFile {
+    /// The name of the file.
+    pub name: String,
+    /// The document.
+    pub html: String,
+}
+
+/// Returns the pages of a run. The overview is the last one, because it links to all others.
+pub fn pages(results: &Results) -> Vec<ReportFile> {
     let topics = topics(results);
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(script::policy());
-                title { "What mechanisms cost on this machine" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                header {
-                    p.brand { "Tontine · measure" }
-                    h1 #all { "What mechanisms cost on this machine" }
-                    @if let Some(line) = machine::one_line(&results.machine) {
-                        p.machine { (line) }
-                    }
-                    p.run { (verdict::run_line(results)) }
-                    @if !results.complete { (incomplete()) }
-                }
-                (contents(&topics))
-                main {
-                    (the_verdict(results))
-                    @for topic in &topics { (of_topic(results, topic)) }
-                    section.page aria-labelledby="machine" {
-                        h2 #machine { "The machine" }
-                        (machine::advice(&results.machine))
-                        (machine::card(&results.machine))
-                    }
-                    (method::method())
-                    (raw_data(json))
-                }
-                (script::script())
-            }
-        }
-    }
-    .into_string()
+    let kills = topics.iter().find(|topic| topic.anchor == Topic::Death.name());
+    let kills = kills.or(topics.first()).map(|topic| topic.anchor);
+    let mut files: Vec<ReportFile> = topics
+        .iter()
+        .map(|topic| ReportFile {
+            name: file(topic.anchor),
+            html: topic_page(results, topic, &topics, kills == Some(topic.anchor)),
+        })
+        .collect();
+    files.push(ReportFile { name: file(MACHINE), html: machine_page(results, &topics) });
+    files.push(ReportFile { name: OVERVIEW.into(), html: overview::page(results, &topics) });
+    files
+}
+
+/// Returns the names of all pages that a run can have, except the overview.
+pub fn possible_files() -> impl Iterator<Item = String> {
+    Topic::ALL.into_iter().map(Topic::name).chain([OTHERS, MACHINE]).map(file)
+}
+
+/// Returns the name of a page's file.
+fn file(anchor: &str) -> String {
+    format!("report-{anchor}.html")
 }
 
 /// A page of the report: experiments on the same topic.
@@ -115,7 +115,7 @@ fn topics(results: &Results) -> Vec<ReportPage<'_>> {
         experiments: of(Some(topic)),
     });
     let others = ReportPage {
-        anchor: "others",
+        anchor: OTHERS,
         title: "Others",
         question: "Experiments that the run does not describe",
         experiments: of(None),
@@ -133,19 +133,96 @@ fn title(topic: Topic) -> &'static str {
     }
 }
 
-fn of_topic(results: &Results, page: &ReportPage<'_>) -> Markup {
+/// Returns a whole document.
+fn document(title: &str, body: &Markup, script: PageScript) -> String {
     html! {
-        section.page aria-labelledby=(page.anchor) {
-            h2 id=(page.anchor) { (page.title) }
-            p.question { (page.question) }
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(script.policy());
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (body)
+                (script.element())
+            }
+        }
+    }
+    .into_string()
+}
+
+/// Returns the links to all pages; `here` is the anchor of the page that contains them, or empty on
+/// the overview.
+fn contents(topics: &[ReportPage<'_>], here: &str) -> Markup {
+    let link = |anchor: &str, name: String, words: &str| {
+        html! {
+            a href=(name) aria-current=[(anchor == here).then_some("page")] { (words) } " "
+        }
+    };
+    html! {
+        nav aria-label="Contents" {
+            (link("", OVERVIEW.into(), "overview"))
+            @for topic in topics {
+                (link(topic.anchor, file(topic.anchor), &topic.title.to_lowercase()))
+            }
+            (link(MACHINE, file(MACHINE), "machine and method"))
+        }
+    }
+}
+
+fn topic_page(
+    results: &Results,
+    topic: &ReportPage<'_>,
+    topics: &[ReportPage<'_>],
+    kills: bool,
+) -> String {
+    let cells = results.cells.iter();
+    let footnotes =
+        Footnotes::of(cells.filter(|cell| topic.experiments.contains(&cell.experiment.as_str())));
+    let body = html! {
+        header {
+            p.brand { "Tontine · measure" }
+            h1 #top { (topic.title) }
+            p.lead { (topic.question) }
+            @if !results.complete { (incomplete()) }
+        }
+        (contents(topics, topic.anchor))
+        main {
             ul.experiments {
-                @for name in &page.experiments {
+                @for name in &topic.experiments {
                     li { a href={ "#" (section::anchor(name)) } { (name) } }
                 }
             }
-            @for name in &page.experiments { (section::section(results, name)) }
+            @if kills { (decision::survivors(results)) }
+            @for name in &topic.experiments { (section::section(results, name, &footnotes)) }
+            (footnotes.list())
         }
-    }
+    };
+    document(&format!("{}: what mechanisms cost here", topic.title), &body, PageScript::Charts)
+}
+
+fn machine_page(results: &Results, topics: &[ReportPage<'_>]) -> String {
+    let body = html! {
+        header {
+            p.brand { "Tontine · measure" }
+            h1 #top { "Machine and method" }
+            p.lead { "Where the figures were measured, and how they are computed" }
+        }
+        (contents(topics, MACHINE))
+        main {
+            section aria-labelledby="machine" {
+                h2 #machine { "The machine" }
+                (machine::advice(&results.machine))
+                (machine::card(&results.machine))
+            }
+            (method::method())
+        }
+    };
+    document("Machine and method", &body, PageScript::None)
 }
 
 fn incomplete() -> Markup {
@@ -153,25 +230,7 @@ fn incomplete() -> Markup {
         p.incomplete role="status" {
             strong { "Incomplete. " }
             "The run was interrupted: all figures are from the invocations that had ended by "
-            "then, and "
-            "cells with too few have no interval."
-        }
-    }
-}
-
-fn the_verdict(results: &Results) -> Markup {
-    let sentences = verdict::verdict(results);
-    html! {
-        section.page.verdict aria-labelledby="verdict" {
-            h2 #verdict { "The verdict" }
-            @if sentences.is_empty() {
-                p { "No measured row supports a sentence; the tables say why." }
-            } @else {
-                ul { @for sentence in &sentences { li { (marked(sentence)) } } }
-            }
-            (machine::warning(&results.machine))
-            (decision::table(results))
-            (decision::survivors(results))
+            "then, and cells with too few have no interval."
         }
     }
 }
@@ -186,227 +245,5 @@ fn marked(sentence: &Sentence) -> Markup {
                 SentencePart::Interval(text) => span.whole { (text) },
             }
         }
-    }
-}
-
-fn contents(topics: &[ReportPage<'_>]) -> Markup {
-    html! {
-        nav aria-label="Contents" {
-            a href="#all" { "everything" } " "
-            a href="#verdict" { "the verdict" } " "
-            @for page in topics { a href={ "#" (page.anchor) } { (page.title.to_lowercase()) } " " }
-            @for (anchor, title) in OTHER_PAGES { a href={ "#" (anchor) } { (title) } " " }
-        }
-    }
-}
-
-fn raw_data(json: &[u8]) -> Markup {
-    let packed = packed(json);
-    html! {
-        section.page aria-labelledby="data" {
-            h2 #data { "The data" }
-            p {
-                "Every figure of this page, unrounded, with a summary and a histogram of each "
-                "invocation: "
-                @let target = format!("data:application/gzip;base64,{}", STANDARD.encode(&packed));
-                a download="results.json.gz" href=(target) { "results.json.gz" }
-                " (" (packed.len().div_ceil(1_024)) " KiB, unpacked "
-                (json.len().div_ceil(1_024)) " KiB), inside this file. Its schema is described in "
-                code { "docs/reference/results.md" } "."
-            }
-        }
-    }
-}
-
-/// Compresses `json` with gzip; uncompressed data would double the size of the page.
-fn packed(json: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(json).and_then(|()| encoder.finish()).expect("writing to a Vec cannot fail")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Read;
-
-    use super::*;
-    use tontine_bench::fixture;
-    use tontine_bench::format::FormattedFigure;
-    use tontine_bench::schema::Status;
-
-    fn rendered(results: &Results) -> String {
-        page(results, &results.to_json().unwrap())
-    }
-
-    /// Returns the page without the link that carries the raw data.
-    fn without_data(page: &str) -> String {
-        let start = page.find("data:application/gzip;base64,").unwrap();
-        let end = start + page[start..].find('"').unwrap();
-        format!("{}{}", &page[..start], &page[end..])
-    }
-
-    #[test]
-    fn page_makes_no_request_and_links_resolve() {
-        let page = rendered(&fixture::run());
-        let page = without_data(&page);
-        for request in ["http://", "https://", " src=", "url(", "@import", "<link", "fetch("] {
-            assert!(!page.contains(request), "{request}");
-        }
-        assert_eq!(page.matches("<script").count(), 1);
-        let targets = page.split("href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
-        let mut anchors = 0;
-        for target in targets.filter(|target| !target.is_empty()) {
-            assert!(page.contains(&format!("id=\"{}\"", &target[1..])), "{target}");
-            anchors += 1;
-        }
-        assert!(anchors > 5);
-        assert_eq!(page.matches("<html").count(), 1);
-        assert_eq!(page.matches("<h1").count(), 1);
-    }
-
-    #[test]
-    fn page_shows_questions_and_omits_empty_columns() {
-        let mut results = fixture::run();
-        let page = rendered(&results);
-        for name in ["round-trip", "liveness-check"] {
-            let about = results.about(name).expect("in the fixture");
-            assert!(page.contains(&about.question), "{name}");
-        }
-        assert!(page.contains(">p99</th>") && page.contains(">floor</th>"));
-        for cell in &mut results.cells {
-            (cell.floor, cell.p99) = (None, None);
-        }
-        let page = rendered(&results);
-        assert!(!page.contains(">p99</th>") && !page.contains(">floor</th>"));
-    }
-
-    #[test]
-    fn unknown_experiment_is_listed_under_described_topic() {
-        let mut results = fixture::small();
-        let mut about = results.about("round-trip").expect("in the fixture").clone();
-        about.name = "pigeon-post".into();
-        about.question = "How long does a pigeon take?".into();
-        about.topic = Topic::Signals;
-        results.experiments = vec![about];
-        for cell in &mut results.cells {
-            cell.experiment = "pigeon-post".into();
-        }
-        let page = rendered(&results);
-        assert!(page.contains("How long does a pigeon take?"));
-        assert!(page.contains(">Signals</h2>") && !page.contains(">Others</h2>"));
-        results.experiments.clear();
-        let page = rendered(&results);
-        assert!(page.contains("experiment-pigeon-post") && page.contains(">Others</h2>"));
-    }
-
-    #[test]
-    fn page_contains_every_figure_and_reason() {
-        let results = fixture::run();
-        let page = rendered(&results);
-        for cell in &results.cells {
-            match cell.status {
-                Status::Ok => {
-                    let shown = FormattedFigure::of_cell(cell).unwrap();
-                    assert!(page.contains(&shown.value), "{} {shown:?}", cell.variant);
-                    assert!(page.contains(&shown.interval), "{} {shown:?}", cell.variant);
-                }
-                _ => assert!(page.contains(cell.why.as_deref().unwrap()), "{}", cell.variant),
-            }
-            for note in &cell.notes {
-                assert!(page.contains(note), "{note}");
-            }
-        }
-        for sentence in verdict::verdict(&results) {
-            for part in sentence.parts {
-                let (SentencePart::Words(text)
-                | SentencePart::Name(text)
-                | SentencePart::Figure(text)
-                | SentencePart::Interval(text)) = part;
-                assert!(page.contains(&text), "{text}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_invocation_has_a_dot_in_chart_and_curve() {
-        let mut results = fixture::run();
-        results.cells.retain(|cell| cell.experiment == "round-trip");
-        let dots = |results: &Results| {
-            let invocations: usize = results.cells.iter().map(|cell| cell.invocations.len()).sum();
-            (rendered(results).matches("<circle class=\"dot\"").count(), invocations)
-        };
-        let (drawn, invocations) = dots(&results);
-        assert_eq!(drawn, invocations);
-        results.cells = fixture::run().cells;
-        results.cells.retain(|cell| cell.experiment == "signal-throughput");
-        let (drawn, invocations) = dots(&results);
-        assert_eq!(drawn, 2 * invocations);
-    }
-
-    #[test]
-    fn paper_figure_appears_only_for_described_metric() {
-        let page = rendered(&fixture::run());
-        for figure in 1..=4 {
-            assert_eq!(page.matches(&format!("Figure {figure}: ")).count(), 1, "{figure}");
-        }
-        let (_, after) = page.split_once("Figure 1: ").unwrap();
-        let (curve, _) = after.split_once("</figure>").unwrap();
-        assert!(curve.contains("linux: at 1 ") && curve.contains("linux, same-core: at 1 "));
-        let (_, sent) = page.split_once("received <code>sent_per_signal</code></h4>").unwrap();
-        let (curve, _) = sent.split_once("</figure>").unwrap();
-        assert!(!curve.contains("In the paper") && !curve.contains("per second"), "{curve}");
-    }
-
-    #[test]
-    fn hostile_strings_are_escaped() {
-        let mut results = fixture::run();
-        let hostile = "\"><script>alert(1)</script>";
-        for cell in &mut results.cells {
-            cell.variant = hostile.into();
-            cell.notes = vec![hostile.into()];
-            cell.params.insert(hostile.into(), hostile.into());
-        }
-        results.cells[0].experiment = hostile.into();
-        results.cells[1].why = Some(hostile.into());
-        results.tried[0].tried.says = hostile.into();
-        results.machine = serde_json::json!({
-            "advice": [{"topic": hostile, "finding": hostile}, 7],
-            "card": [[hostile, [[hostile, hostile], 1]], {}],
-        });
-        let page = rendered(&results);
-        assert_eq!(page.matches("<script").count(), 1, "only our own");
-        assert!(page.contains("&lt;script&gt;"));
-    }
-
-    #[test]
-    fn embedded_data_unpacks_to_results_json() {
-        let results = fixture::run();
-        let json = results.to_json().unwrap();
-        let page = page(&results, &json);
-        let start = page.find("data:application/gzip;base64,").unwrap() + 29;
-        let end = start + page[start..].find('"').unwrap();
-        let packed = STANDARD.decode(&page[start..end]).unwrap();
-        let mut unpacked = Vec::new();
-        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
-        assert!(unpacked == json);
-        assert!(page.len() < 5_000_000, "{} bytes", page.len());
-    }
-
-    #[test]
-    fn interrupted_run_is_marked_before_verdict() {
-        let mut results = fixture::run();
-        assert!(!rendered(&results).contains("Incomplete"));
-        results.complete = false;
-        results.machine = serde_json::Value::Null;
-        let page = rendered(&results);
-        assert!(page.find("Incomplete").unwrap() < page.find("The verdict").unwrap());
-    }
-
-    #[test]
-    fn empty_run_renders_page() {
-        let mut results = fixture::run();
-        results.cells.clear();
-        results.ratios.clear();
-        results.tried.clear();
-        assert!(rendered(&results).contains("No measured row"));
     }
 }

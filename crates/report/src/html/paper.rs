@@ -30,7 +30,7 @@ pub(super) fn drawn(experiment: &str, metric: &str) -> Option<&'static Paper> {
 }
 
 /// The parameter of the model of the paper's machine.
-const ITS_MACHINE: &str = "modelled 10 processors";
+const ITS_MACHINE: &str = "in a model of 10 processors";
 /// Prefix of the note that marks a modelled figure.
 const SIMULATION: &str = "simulation";
 /// The kernels that the paper compares, as variants.
@@ -144,7 +144,7 @@ mod tests {
         let ten = Some("10 processors");
         assert_eq!(
             both(&modes, &[None, ten, Some("64 processors")]),
-            Some(("modelled 10 processors: simulation, in some way".to_owned(), labels.clone()))
+            Some(("in a model of 10 processors: simulation, in some way".to_owned(), labels.clone()))
         );
         let here = "virtual Unix on this machine's processors".to_owned();
         assert_eq!(both(&modes, &[None]), Some((here, labels)));

@@ -2,8 +2,11 @@
 //!
 //! Each variant has one line. At each level the line has a mark at the estimate, a broad stroke for
 //! the interval, and a dot for every invocation, in order from left to right. All positions are
-//! percentages, so that the drawing stretches but its text does not. Lines differ in colour and in
-//! the shape of their marks. `script.js` reads the exact figures from the attributes.
+//! percentages or stretched paths, so that the drawing stretches but its text does not. Lines
+//! differ in colour and in the shape of their marks. `script.js` reads the exact figures from the
+//! attributes.
+
+use std::fmt::Write;
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, FormattedFigure};
@@ -13,6 +16,7 @@ use super::axis::{Axis, percent};
 use super::chart::{figure_of, figures};
 use super::curve::{Curve, CurveLine};
 use super::paper::Paper;
+use super::words;
 
 /// Marks, one per line, drawn around 0,0.
 const SHAPES: [&str; 6] = [
@@ -29,6 +33,9 @@ const COLOURS: usize = 8;
 
 /// Distance between the dots of two invocations, in percent of the width.
 const APART: f64 = 0.22;
+
+/// Maximum number of points in a description; a longer line states its ends only.
+const MAX_DESCRIBED: usize = 40;
 
 /// Draws `curve`, as a figure of the paper if it is one; returns nothing if no cell has a figure.
 pub(super) fn plot(title: &str, curve: &Curve<'_>, paper: Option<&Paper>) -> Markup {
@@ -147,6 +154,7 @@ fn drawn(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
         .collect();
     html! {
         g class=(format!("line c{}", line.at % COLOURS)) data-name=(line.name) {
+            (dots(line, along, up))
             @for ends in known.windows(2) {
                 line.path x1=(percent(ends[0].0)) y1=(percent(ends[0].1))
                     x2=(percent(ends[1].0)) y2=(percent(ends[1].1)) {}
@@ -156,16 +164,28 @@ fn drawn(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
     }
 }
 
-fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, f64)) -> Markup {
-    let middle = cell.invocations.len().saturating_sub(1) as f64 / 2.0;
+/// Returns a dot for each invocation, as lines of no length with round ends.
+fn dots(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
+    let mut path = String::new();
+    for (level, cell) in &line.points {
+        let middle = cell.invocations.len().saturating_sub(1) as f64 / 2.0;
+        for (nth, one) in cell.invocations.iter().enumerate() {
+            let x = along.place(*level) + (nth as f64 - middle) * APART;
+            let y = 100.0 - up.place(figure_of(one, cell.statistic));
+            let _ = write!(path, "M{:.0} {:.0}h0", x * 10.0, y * 10.0);
+        }
+    }
     html! {
-        g.point data-at=(format::params(&cell.params)) {
-            @for (nth, invocation) in cell.invocations.iter().enumerate() {
-                @let figure = figure_of(invocation, cell.statistic);
-                @let (x, y) = place(level, figure);
-                circle.dot cx=(percent(x + (nth as f64 - middle) * APART)) cy=(percent(y))
-                    data-v=(figure) {}
-            }
+        svg.wide x="0%" y="0%" width="100%" height="100%" viewBox="0 0 1000 1000"
+            preserveAspectRatio="none" {
+            path.ran d=(path) {}
+        }
+    }
+}
+
+fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, f64)) -> Markup {
+    html! {
+        g.point {
             @if let Some((low, high)) = format::ends(cell) {
                 @let ((x, below), (_, above)) = (place(level, low), place(level, high));
                 line.span x1=(percent(x)) x2=(percent(x)) y1=(percent(below)) y2=(percent(above)) {}
@@ -183,7 +203,7 @@ fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, 
 }
 
 fn told(cell: &Cell, shown: &FormattedFigure) -> String {
-    let params = format::params(&cell.params);
+    let params = words::params(&cell.params);
     let comma = if params.is_empty() { "" } else { ", " };
     format!("{}{comma}{params}: {}", cell.variant, shown.in_line())
 }
@@ -210,13 +230,18 @@ fn caption(curve: &Curve<'_>, along: &Axis, up: &Axis) -> Markup {
 
 /// Returns a text description of the curve, for screen readers.
 fn description(name: &str, curve: &Curve<'_>) -> String {
+    let all: usize = curve.lines.iter().map(|line| line.points.len()).sum();
     let lines: Vec<String> = curve
         .lines
         .iter()
         .map(|line| {
-            let points: Vec<String> = line
-                .points
-                .iter()
+            let ends = [line.points.first(), line.points.last()];
+            let shown: Vec<&(f64, &Cell)> = match all > MAX_DESCRIBED {
+                true => ends.into_iter().flatten().collect(),
+                false => line.points.iter().collect(),
+            };
+            let points: Vec<String> = shown
+                .into_iter()
                 .filter_map(|(level, cell)| {
                     let shown = FormattedFigure::of_cell(cell)?.in_line();
                     Some(format!("at {} {shown}", format::tick(&curve.unit, *level)))

@@ -67,12 +67,11 @@
     const y = figure.dataset.y ? axis(figure.dataset.y, true) : null;
     const areas = [...figure.querySelectorAll('.track, .plot')];
     const marks = [...figure.querySelectorAll('[data-v]')];
-    const steps = marks.filter(mark => !mark.matches('.dot'));
     let at = -1, down = null;
 
     // The elements at a position, each with its position without zoom.
     const placed = [];
-    for (const [names, along] of [[['x', 'cx', 'x1', 'x2', 'width'], x], [['y', 'cy', 'y1', 'y2'], y]]) {
+    for (const [names, along] of [[['x', 'x1', 'x2', 'width'], x], [['y', 'y1', 'y2', 'height'], y]]) {
       for (const name of along ? names : []) {
         for (const area of areas) {
           for (const part of area.querySelectorAll(`[${name}$="%"]`)) {
@@ -82,14 +81,12 @@
       }
     }
 
+    // A row shows its figure; a mark on a curve has a title.
     const text = mark => {
-      const row = mark.closest('.row'), point = mark.closest('.point');
-      const name = row ? row.querySelector('.name').firstChild.textContent.trim() : mark.closest('.line').dataset.name;
-      const where = point && point.dataset.at ? ', ' + point.dataset.at : '';
-      const exact = written((y || x).unit, +mark.dataset.v, 6);
-      if (!mark.matches('.dot')) return mark.told.includes(name) ? mark.told : `${name}${where}: ${mark.told}`;
-      const all = [...mark.parentNode.querySelectorAll('.dot')];
-      return `${name}${where}: invocation ${all.indexOf(mark) + 1} of ${all.length}: ${exact}`;
+      const row = mark.closest('.row');
+      if (!row) return mark.told;
+      const [figure, interval] = ['b', 'small'].map(part => row.querySelector(`.value ${part}`)?.textContent ?? '');
+      return `${row.querySelector('.name').firstChild.textContent.trim()}: ${figure}${interval && ` (${interval})`}`;
     };
     for (const mark of marks) {
       const title = mark.querySelector('title');
@@ -112,7 +109,7 @@
       let best = null, least = NEAR;
       for (const mark of marks) {
         const [left, top] = middle(mark);
-        const away = Math.hypot(event.clientX - left, event.clientY - top) + (mark.matches('.dot') ? 2 : 0);
+        const away = Math.hypot(event.clientX - left, event.clientY - top);
         if (away < least) [best, least] = [mark, away];
       }
       return best;
@@ -129,7 +126,7 @@
       const zoomed = [x, y].some(along => along && (along.from > 0 || along.to < 100));
       figure.classList.toggle('zoomed', zoomed);
       for (const { part, name, along, place } of placed) {
-        const moved = name === 'width' ? Math.max(0.15, place * 100 / (along.to - along.from)) : inSight(along, place);
+        const moved = name === 'width' || name === 'height' ? Math.max(0.15, place * 100 / (along.to - along.from)) : inSight(along, place);
         part.setAttribute(name, (zoomed ? moved : place).toFixed(2) + '%');
       }
       for (const own of figure.querySelectorAll('.own')) own.remove();
@@ -221,8 +218,8 @@
     figure.addEventListener('keydown', event => {
       const centre = (x.from + x.to) / 2;
       const keys = {
-        ArrowRight: () => show(steps[at = (at + 1) % steps.length]),
-        ArrowLeft: () => show(steps[at = (Math.max(at, 0) + steps.length - 1) % steps.length]),
+        ArrowRight: () => show(marks[at = (at + 1) % marks.length]),
+        ArrowLeft: () => show(marks[at = (Math.max(at, 0) + marks.length - 1) % marks.length]),
         '+': () => zoom(x, centre, 0.8),
         '=': () => zoom(x, centre, 0.8),
         '-': () => zoom(x, centre, 1.25),
@@ -234,19 +231,34 @@
     });
   };
 
-  // In a histogram: the value under the pointer, and the share at or below it, from its curve.
-  const shape = svg => {
-    const [low, high] = [+svg.dataset.low, +svg.dataset.high];
-    const curve = [...svg.querySelector('.cumulative').getAttribute('d').matchAll(/[ML]([\d.]+) ([\d.]+)/g)];
+  // On cumulative curves: the value under the pointer, and the share of the nearest curve there.
+  const shares = figure => {
+    const along = axis(figure.dataset.cdf, false);
+    const svg = figure.querySelector('.curves');
+    const { width, height } = svg.viewBox.baseVal;
+    const curves = [...svg.querySelectorAll('.cumulative')].map(path => ({
+      name: path.dataset.name,
+      points: [...path.getAttribute('d').matchAll(/([\d.]+) ([\d.]+)/g)].map(([, x, y]) => [+x, +y]),
+    }));
+    const heightAt = (points, x) => {
+      const next = points.findIndex(point => point[0] >= x);
+      if (next < 0) return 0;
+      if (next === 0) return points[0][0] === x ? points[0][1] : height;
+      const [[left, low], [right, high]] = [points[next - 1], points[next]];
+      return right === left ? high : low + (high - low) * (x - left) / (right - left);
+    };
     svg.addEventListener('pointermove', event => {
       const box = svg.getBoundingClientRect();
-      const share = Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
-      const below = (39 - curve[Math.round(share * (curve.length - 1))][2]) / 38 * 100;
-      say(`${below.toFixed(0)} % at or below ${written(svg.dataset.unit, low * (high / low) ** share, 4)}`, event.clientX, event.clientY);
+      const x = (event.clientX - box.left) / box.width * width;
+      const y = (event.clientY - box.top) / box.height * height;
+      const all = curves.map(curve => ({ name: curve.name, at: heightAt(curve.points, x) }));
+      const near = all.reduce((best, one) => Math.abs(one.at - y) < Math.abs(best.at - y) ? one : best);
+      const value = written(along.unit, valueAt(along, x / width * 100), 3);
+      say(`${near.name}: ${(100 - near.at / height * 100).toFixed(0)} % at or below ${value}`, event.clientX, event.clientY);
     });
     svg.addEventListener('pointerleave', hush);
   };
 
   document.querySelectorAll('figure[data-x]').forEach(live);
-  document.querySelectorAll('.shapes svg[data-low]').forEach(shape);
+  document.querySelectorAll('figure[data-cdf]').forEach(shares);
 })();

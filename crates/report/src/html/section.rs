@@ -2,18 +2,25 @@
 //!
 //! The section starts with the folded description of the experiment. The cells follow, grouped by
 //! metric, then by parameters, best first. Each metric has a curve for each numeric parameter,
-//! preceded by the paper's own figure, if any; a chart; a table with every figure; and the
-//! distributions of its samples. One table shows the statistics of all locks, with the underlying
-//! figures folded. At the end are the maps of a heap, rows that were skipped or failed, events that
-//! were tried rather than timed, and the paired ratios.
+//! preceded by the paper's own figure, if any; a chart of the cells that are on no curve; the
+//! distributions of its samples; and a folded table with every figure. One table shows the
+//! statistics of all locks, with the underlying figures folded. At the end are the maps of a heap,
+//! rows that were skipped or failed, events that were tried rather than timed, and the paired
+//! ratios.
+
+use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
 
-use super::{chart, contention, curve, explained, heap, histogram, paper, plot};
+use super::footnote::{Footnotes, links};
+use super::{cdf, chart, contention, curve, explained, heap, heat, paper, plot, words};
 use crate::text;
 use crate::verdict::CheckVerdict;
+
+/// Maximum number of rows of a chart that is shown unfolded.
+const MAX_UNFOLDED: usize = 48;
 
 /// Returns the experiments of a run, in order.
 pub(super) fn names(results: &Results) -> Vec<&str> {
@@ -33,40 +40,47 @@ pub(super) fn anchor(name: &str) -> String {
     format!("experiment-{}", name.chars().map(safe).collect::<String>())
 }
 
-/// Returns the section of one experiment.
-pub(super) fn section(results: &Results, name: &str) -> Markup {
+/// Returns the section of one experiment; its rows refer to `footnotes`.
+pub(super) fn section(results: &Results, name: &str, footnotes: &Footnotes<'_>) -> Markup {
     let cells: Vec<&Cell> = results.cells.iter().filter(|cell| cell.experiment == name).collect();
     let (measured, without): (Vec<&Cell>, Vec<&Cell>) =
         cells.into_iter().partition(|cell| cell.status == Status::Ok);
     let tried: Vec<&TriedRow> = results.tried.iter().filter(|row| row.experiment == name).collect();
     html! {
         section.experiment aria-labelledby=(anchor(name)) {
-            h3 id=(anchor(name)) { (name) }
+            h2 id=(anchor(name)) { (name) }
             @if let Some(about) = results.about(name) {
                 p.question { (about.question) }
                 (explained::folded(about))
             }
             @for (metric, cells) in by_metric(&measured) {
-                @if !contention::is_of_locks(metric) { (of_metric(results, metric, &cells)) }
+                @if !contention::is_of_locks(metric) {
+                    (of_metric(results, metric, &cells, footnotes))
+                }
             }
             (contention::contention(results, &measured))
             @for (metric, cells) in by_metric(&measured) {
                 @if contention::is_of_locks(metric) {
                     details.bars {
                         summary { (title(name, metric)) ": lock by lock" }
-                        (of_metric(results, metric, &cells))
+                        (of_metric(results, metric, &cells, footnotes))
                     }
                 }
             }
             (heap::maps(results, name))
             @if !tried.is_empty() { (matrix(&tried)) }
-            @if !without.is_empty() { (without_figure(&without)) }
+            @if !without.is_empty() { (without_figure(&without, footnotes)) }
             (ratios(results, name))
         }
     }
 }
 
-fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
+fn of_metric(
+    results: &Results,
+    metric: &str,
+    cells: &[&Cell],
+    footnotes: &Footnotes<'_>,
+) -> Markup {
     let unit = cells.first().map_or("", |cell| cell.unit.as_str());
     let experiment = cells.first().map_or("", |cell| cell.experiment.as_str());
     let title = title(experiment, metric);
@@ -76,21 +90,28 @@ fn of_metric(results: &Results, metric: &str, cells: &[&Cell]) -> Markup {
     let both = drawn.and_then(|_| paper::both_kernels(&curves));
     // The paper's caption belongs to the curve of both kernels, if that curve exists.
     let caption = drawn.filter(|_| both.is_none());
-    let bars = chart::chart(title, unit, &groups);
+    // A chart repeats no cell that is on a curve.
+    let on_curve = |cell: &Cell| {
+        let points = curves.iter().flat_map(|curve| &curve.lines).flat_map(|line| &line.points);
+        points.into_iter().any(|(_, point)| std::ptr::eq(*point, cell))
+    };
+    let aside: Vec<&Cell> = cells.iter().copied().filter(|cell| !on_curve(cell)).collect();
+    let bars = chart::chart(title, unit, &by_params(&aside));
     html! {
-        h4 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
+        h3 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
         @if let Some(both) = &both { (plot::plot(title, both, drawn)) }
         @for curve in &curves { (plot::plot(title, curve, caption)) }
-        @if curves.is_empty() {
+        (heat::heat_map(title, cells))
+        @if aside.len() <= MAX_UNFOLDED {
             (bars)
         } @else {
-            details.bars {
-                summary { "The same as bars, row by row: " (title) }
-                (bars)
-            }
+            details.bars { summary { "Row by row: " (title) } (bars) }
         }
-        (table(results, title, &groups))
-        (histogram::histograms(title, cells))
+        (cdf::distributions(title, &groups))
+        details.figures {
+            summary { "All figures: " (title) }
+            (table(results, title, &groups, footnotes))
+        }
     }
 }
 
@@ -168,7 +189,7 @@ fn by_metric<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
 fn by_params<'a>(cells: &[&'a Cell]) -> Vec<(String, Vec<&'a Cell>)> {
     let mut groups: Vec<(String, Vec<&Cell>)> = Vec::new();
     for cell in cells {
-        let words = format::params(&cell.params);
+        let words = words::params(&cell.params);
         match groups.iter_mut().find(|(params, _)| *params == words) {
             Some((_, group)) => group.push(cell),
             None => groups.push((words, vec![cell])),
@@ -209,13 +230,19 @@ impl OptionalColumns {
     }
 }
 
-fn table(results: &Results, title: &str, groups: &[(String, Vec<&Cell>)]) -> Markup {
-    let cells = groups.iter().flat_map(|(_, cells)| cells.iter().copied());
-    let columns = OptionalColumns::of(results, cells);
+fn table(
+    results: &Results,
+    title: &str,
+    groups: &[(String, Vec<&Cell>)],
+    footnotes: &Footnotes<'_>,
+) -> Markup {
+    let cells = || groups.iter().flat_map(|(_, cells)| cells.iter().copied());
+    let columns = OptionalColumns::of(results, cells());
+    let of_all = footnotes.shared(&cells().collect::<Vec<_>>());
     html! {
         div.scroll role="region" tabindex="0" aria-label={ "Table: " (title) } {
             table {
-                caption { (title) ": all figures" }
+                caption { (title) (links(&of_all)) }
                 thead { tr {
                     th scope="col" { "variant" }
                     @for column in ["estimate", "mean", "trimmed mean"] {
@@ -228,11 +255,21 @@ fn table(results: &Results, title: &str, groups: &[(String, Vec<&Cell>)]) -> Mar
                     th.figure scope="col" { "invocations" }
                 } }
                 @for (params, cells) in groups {
+                    // A group without a header has no place for its remarks.
+                    @let of_group = match params.is_empty() {
+                        true => of_all.clone(),
+                        false => &footnotes.shared(cells) | &of_all,
+                    };
                     tbody {
                         @if !params.is_empty() {
-                            tr { th.group colspan=(columns.count()) scope="colgroup" { (params) } }
+                            tr { th.group colspan=(columns.count()) scope="colgroup" {
+                                (params) (links(&(&of_group - &of_all)))
+                            } }
                         }
-                        @for cell in cells { (table_row(results, cell, columns)) }
+                        @for cell in cells {
+                            @let numbers = &footnotes.numbers(cell) - &of_group;
+                            (table_row(results, cell, columns, &numbers, &footnotes.own(cell)))
+                        }
                     }
                 }
             }
@@ -240,14 +277,19 @@ fn table(results: &Results, title: &str, groups: &[(String, Vec<&Cell>)]) -> Mar
     }
 }
 
-fn table_row(results: &Results, cell: &Cell, columns: OptionalColumns) -> Markup {
+fn table_row(
+    results: &Results,
+    cell: &Cell,
+    columns: OptionalColumns,
+    numbers: &BTreeSet<usize>,
+    notes: &str,
+) -> Markup {
     let estimate =
         |estimate: Option<Estimate>| estimate.map(|e| FormattedFigure::of_estimate(&cell.unit, e));
     let ratio = format::ratio_of(cell, results);
-    let notes = text::notes(cell);
     html! {
         tr.noted[!notes.is_empty()] {
-            th scope="row" { (cell.variant) }
+            th scope="row" { (cell.variant) (links(numbers)) }
             td.figure.main { (two_lines(FormattedFigure::of_cell(cell))) }
             td.figure { (two_lines(estimate(cell.mean))) }
             td.figure { (two_lines(estimate(cell.trimmed_mean))) }
@@ -284,7 +326,7 @@ fn two_lines(shown: Option<FormattedFigure>) -> Markup {
     }
 }
 
-fn without_figure(cells: &[&Cell]) -> Markup {
+fn without_figure(cells: &[&Cell], footnotes: &Footnotes<'_>) -> Markup {
     html! {
         div.scroll role="region" tabindex="0" aria-label="Table: rows without a figure" {
             table.without {
@@ -298,13 +340,16 @@ fn without_figure(cells: &[&Cell]) -> Markup {
                     @for cell in cells {
                         tr {
                             th scope="row" { (cell.variant) }
-                            td { (format::params(&cell.params)) }
+                            td { (words::params(&cell.params)) }
                             td {
                                 @match cell.status {
                                     Status::Failed => b { "failed: " },
                                     _ => b { "skipped: " },
                                 }
-                                (text::notes(cell))
+                                (cell.why.as_deref().unwrap_or_default())
+                                @let own = footnotes.own(cell);
+                                @if !own.is_empty() { "; " (own) }
+                                (links(&footnotes.numbers(cell)))
                                 @for failure in &cell.failures { " · " (failure) }
                             }
                         }
@@ -329,7 +374,7 @@ fn matrix(rows: &[&TriedRow]) -> Markup {
         }
     }
     html! {
-        h4 { "Tried: the answer of each after an event" }
+        h3 { "Tried: the answer of each after an event" }
         div.scroll role="region" tabindex="0" aria-label="Table: the answer of each after an \
                                                           event" {
             table.tried {
@@ -374,7 +419,7 @@ fn ratios(results: &Results, name: &str) -> Markup {
     let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
     html! {
         @if !ratios.is_empty() {
-            h4 { "Ratios" }
+            h3 { "Ratios" }
             div.scroll role="region" tabindex="0" aria-label={ "Table: paired ratios, " (name) } {
                 table {
                     caption { "Paired block by block, with the interval of the sign test" }
@@ -393,7 +438,7 @@ fn ratios(results: &Results, name: &str) -> Markup {
                                 td.figure.main { (shown.value) }
                                 td.figure { (shown.interval) }
                                 td.figure { (ratio.pairs) }
-                                td { (format::params(&ratio.params)) }
+                                td { (words::params(&ratio.params)) }
                             }
                         }
                     }

@@ -1,27 +1,27 @@
-//! The six numbers at the head of a report: [`headlines`].
-//!
-//! Each is a figure of the run with its interval, or a ratio of two figures. A number that the run
-//! did not measure is left out.
+//! The figures that a reader sees first: [`headlines`], at most six, each with one plain phrase.
 
 use tontine_bench::about::Idling;
 use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Results};
 
 use super::compared::CellQuotient;
-use super::survivors::{Fate, Rated, mechanisms};
-use super::{Cells, decide};
+use super::sentence::Sentence;
+use super::survivors::is_between_threads;
+use super::{Cells, SleepingMechanisms, decide};
 
-/// One of the numbers.
+/// One figure with its meaning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Headline {
-    /// The quantity, in a few words.
+    /// The meaning in at most 24 characters, for a terminal.
     pub label: &'static str,
-    /// The figure and its interval.
-    pub shown: FormattedFigure,
-    /// What the figure is to be compared with, in a few words; empty if there is nothing.
-    pub beside: String,
-    /// Both ends of the interval, and the scale of a bar that shows them.
+    /// The figure with its interval.
+    pub figure: FormattedFigure,
+    /// Both ends of the interval, for a bar.
     pub extent: Extent,
+    /// A figure to compare with, for a terminal; empty if there is none.
+    pub beside: String,
+    /// The meaning, as a phrase that follows the figure.
+    pub phrase: Sentence,
 }
 
 /// The ends of an interval, and the quantity that they measure.
@@ -35,93 +35,133 @@ pub enum Extent {
     Ratio(f64, f64),
 }
 
-/// Returns the numbers that the run supports, at most six.
-pub fn headlines(results: &Results) -> Vec<Headline> {
-    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
-    let mailbox = |receiver: Idling| {
-        results.mechanisms.iter().find_map(|mechanism| {
-            let ours = mechanism.name.starts_with("mailbox") && mechanism.receiver == receiver;
-            trips.named(&mechanism.name).filter(|_| ours)
+impl Headline {
+    /// Returns the figure of a cell that holds a time.
+    fn time(label: &'static str, cell: &Cell, beside: Option<&Cell>, phrase: Sentence) -> Option<Self> {
+        let beside = beside.and_then(|other| {
+            Some(format!("{} {}", other.variant, FormattedFigure::of_cell(other)?.value))
+        });
+        Some(Self {
+            label,
+            figure: FormattedFigure::of_cell(cell)?,
+            extent: Extent::Time(cell.low?, cell.high?),
+            beside: beside.unwrap_or_default(),
+            phrase,
         })
-    };
-    let spinning = mailbox(Idling::Spins).or_else(|| trips.named("flag"));
-    let floor = trips.named("flag").filter(|flag| spinning != Some(*flag));
-    let sleeping = mailbox(Idling::Sleeps).or_else(|| trips.named("futex"));
-    let checks = Cells::of(results, "liveness-check", "check").commonest_params();
-    let check = checks.named("life-word").or_else(|| checks.named("load"));
-    [
-        spinning.and_then(|cell| time("message, both spin", cell, floor)),
-        sleeping.and_then(|cell| time("message, receiver sleeps", cell, None)),
-        check.and_then(|cell| time("liveness check", cell, checks.named("kill-0"))),
-        kills(results),
-        process(results),
-        padding(results),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-/// Returns the number of a cell in ns, beside the figure of another cell.
-fn time(label: &'static str, cell: &Cell, other: Option<&Cell>) -> Option<Headline> {
-    let beside = other.and_then(|other| {
-        Some(format!("{} {}", other.variant, FormattedFigure::of_cell(other)?.value))
-    });
-    Some(Headline {
-        label,
-        shown: FormattedFigure::of_cell(cell)?,
-        beside: beside.unwrap_or_default(),
-        extent: Extent::Time(cell.low?, cell.high?),
-    })
-}
-
-/// Returns the share of kills after which the other end of a mailbox hung, beside the mechanism
-/// with the largest share.
-fn kills(results: &Results) -> Option<Headline> {
-    let all = mechanisms(results);
-    fn wedged<'a>(row: &Rated<'a>) -> Option<&'a Cell> {
-        match row.fate {
-            Fate::Killed { wedged, .. } => Some(wedged),
-            _ => None,
-        }
     }
-    let ours = all.iter().find(|row| row.name.starts_with("mailbox")).and_then(wedged)?;
-    let worst = all.iter().filter_map(|row| Some((row.name, wedged(row)?)));
-    let worst = worst
-        .max_by(|(_, a), (_, b)| a.estimate.unwrap_or(0.0).total_cmp(&b.estimate.unwrap_or(0.0)));
+
+    /// Returns the ratio of two cells.
+    fn ratio(label: &'static str, times: CellQuotient, beside: String, phrase: Sentence) -> Self {
+        let (low, high) = times.ends();
+        Self { label, figure: times.shown(), extent: Extent::Ratio(low, high), beside, phrase }
+    }
+}
+
+/// Returns the figures that the run has, in a fixed order.
+pub fn headlines(results: &Results) -> Vec<Headline> {
+    let all = [spinning, sleeping, check, hung, process, false_sharing];
+    all.into_iter().filter_map(|one| one(results)).collect()
+}
+
+fn words(text: &str) -> Sentence {
+    Sentence::default().words(text)
+}
+
+fn spinning(results: &Results) -> Option<Headline> {
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    let spins = |cell: &&&Cell| {
+        let mechanism = results.mechanism(&cell.variant);
+        mechanism.is_some_and(|one| one.receiver == Idling::Spins && !one.between_threads)
+    };
+    let cheapest = || Cells(trips.0.iter().filter(spins).copied().collect()).cheapest_of_all();
+    let cell = trips.named("mailbox-spin").or_else(cheapest)?;
+    let phrase = words("for one message between two processes that both spin (")
+        .name(&cell.variant)
+        .words(")");
+    let floor = trips.named("flag").filter(|flag| flag.variant != cell.variant);
+    Headline::time("message, both spin", cell, floor, phrase)
+}
+
+fn sleeping(results: &Results) -> Option<Headline> {
+    let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
+    let best = || SleepingMechanisms::of(&trips, results).map(|all| all.best);
+    let cell = trips.named("mailbox-sleep").or_else(best)?;
+    let between =
+        if is_between_threads(results, &cell.variant) { "threads" } else { "processes" };
+    let phrase = words(&format!("for one message between {between} if the receiver sleeps ("))
+        .name(&cell.variant)
+        .words(")");
+    Headline::time("message, receiver sleeps", cell, None, phrase)
+}
+
+fn check(results: &Results) -> Option<Headline> {
+    let checks = Cells::of(results, "liveness-check", "check").commonest_params();
+    let cell = ["life-word", "futex-word"].iter().find_map(|name| checks.named(name))?;
+    let phrase = words("to check whether another process lives (").name(&cell.variant).words(")");
+    let kill = checks.named("kill-0").and_then(FormattedFigure::of_cell);
+    let phrase = match kill {
+        Some(kill) => phrase.words("; ").name("kill-0").words(&format!(" takes {}", kill.value)),
+        None => phrase,
+    };
+    Headline::time("liveness check", cell, checks.named("kill-0"), phrase)
+}
+
+/// Returns the kills after which the other end of a mailbox hung, next to those of the worst peer.
+/// Of equally bad peers, a library comes first, because it is the closest alternative.
+fn hung(results: &Results) -> Option<Headline> {
+    let wedged = Cells::of(results, "survival", "wedged");
+    let mailbox = wedged.named("mailbox")?;
+    let peers = wedged.0.iter().copied().filter(|cell| cell.variant != mailbox.variant);
+    let is_library = |cell: &Cell| {
+        results.mechanism(&cell.variant).is_some_and(|one| one.receiver == Idling::Mediated)
+            || cell.variant == "iceoryx2"
+    };
+    let share = |cell: &Cell| cell.estimate.unwrap_or_default();
+    let worst = peers.reduce(|worst, cell| {
+        let is_worse = share(cell) > share(worst)
+            || share(cell) == share(worst) && is_library(cell) && !is_library(worst);
+        if is_worse { cell } else { worst }
+    });
+    let phrase = words("kills of one end made the other end of a mailbox hang");
+    let phrase = match worst.and_then(|cell| Some((cell, FormattedFigure::of_cell(cell)?))) {
+        Some((cell, shown)) => phrase
+            .words("; with ")
+            .name(&cell.variant)
+            .words(&format!(", {}", shown.value)),
+        None => phrase,
+    };
     let beside = worst
-        .and_then(|(name, cell)| Some(format!("{name} {}", format::tick("share", cell.estimate?))));
-    let (low, high) = format::ends(ours)?;
+        .and_then(|cell| Some(format!("{} {}", cell.variant, format::tick("share", cell.estimate?))));
+    let (low, high) = format::ends(mailbox)?;
     Some(Headline {
         label: "kills that hang the peer",
-        shown: FormattedFigure::of_cell(ours)?,
-        beside: beside.unwrap_or_default(),
+        figure: FormattedFigure::of_cell(mailbox)?,
         extent: Extent::Share(low, high),
+        beside: beside.unwrap_or_default(),
+        phrase,
     })
 }
 
 fn process(results: &Results) -> Option<Headline> {
     let (thread, process) = decide::made(results)?;
-    let beside = FormattedFigure::of_cell(thread)
-        .map_or_else(String::new, |shown| format!("thread {}", shown.value));
-    Some(Headline {
-        label: "create and end a process",
-        shown: FormattedFigure::of_cell(process)?,
-        beside,
-        extent: Extent::Time(process.low?, process.high?),
-    })
+    let times = CellQuotient::of(process, thread, results)?;
+    let value = |cell| FormattedFigure::of_cell(cell).map(|shown| shown.value);
+    let beside = value(process).zip(value(thread));
+    let beside = beside.map_or_else(String::new, |(one, other)| format!("{one} : {other}"));
+    let phrase = words("as long to create and end a process (")
+        .name(&process.variant)
+        .words(") as a thread");
+    Some(Headline::ratio("process : thread, create", times, beside, phrase))
 }
 
-fn padding(results: &Results) -> Option<Headline> {
+fn false_sharing(results: &Results) -> Option<Headline> {
     let (near, far) = decide::distances(results)?;
     let times = CellQuotient::of(near, far, results)?;
-    let (low, high) = times.ends();
-    Some(Headline {
-        label: "false sharing",
-        shown: times.shown(),
-        beside: String::new(),
-        extent: Extent::Ratio(low, high),
-    })
+    let phrase = words(&format!(
+        "as long if two threads count {} bytes apart, in one cache line, instead of {}",
+        near.params["distance"], far.params["distance"]
+    ));
+    Some(Headline::ratio("false sharing", times, String::new(), phrase))
 }
 
 #[cfg(test)]
@@ -129,21 +169,22 @@ mod tests {
     use super::*;
     use tontine_bench::fixture;
 
-    #[test]
-    fn headline_has_interval_and_comparison() {
-        let results = fixture::run();
-        let all = headlines(&results);
-        assert!(all.len() >= 3, "{all:#?}");
-        let check = all.iter().find(|one| one.label == "liveness check").expect("measured");
-        assert!(check.beside.starts_with("kill-0 "), "{check:?}");
-        assert!(all.iter().all(|one| !one.shown.interval.is_empty()), "{all:#?}");
+    fn phrases(results: &Results) -> Vec<String> {
+        let all = headlines(results).into_iter();
+        all.map(|one| format!("{} {}", one.figure.value, one.phrase.plain())).collect()
     }
 
     #[test]
-    fn unmeasured_number_is_left_out() {
+    fn headlines_use_the_figures_of_the_run() {
         let mut results = fixture::run();
-        results.cells.retain(|cell| cell.experiment == "liveness-check");
-        let labels: Vec<&str> = headlines(&results).iter().map(|one| one.label).collect();
-        assert_eq!(labels, ["liveness check"]);
+        let all = phrases(&results);
+        let has = |all: &[String], words: &str| all.iter().any(|phrase| phrase.contains(words));
+        assert!(has(&all, "two processes that both spin (flag)"), "{all:?}");
+        assert!(has(&all, "if the receiver sleeps (mailbox-sleep)"), "{all:?}");
+        assert!(has(&all, "lives (futex-word); kill-0 takes 96"), "{all:?}");
+        assert!(has(&all, "0 of 500 kills of one end"), "{all:?}");
+        assert!(headlines(&results).iter().all(|one| !one.figure.interval.is_empty()));
+        results.cells.retain(|cell| cell.experiment == "survival" && cell.variant != "mailbox");
+        assert!(headlines(&results).is_empty());
     }
 }

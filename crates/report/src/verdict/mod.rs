@@ -2,14 +2,16 @@
 //!
 //! Each [`Sentence`] carries its figures with their intervals; it omits what was not measured and
 //! guesses nothing. The run records which mechanisms block and which checks need no system call;
-//! its figures determine which of them is fastest. The verdict has two more parts: [`decisions`]
-//! are questions with the figures behind each answer, and [`mechanisms`] shows the effect of a kill
-//! on each mechanism. Neighbours: [`super::markdown`] and [`super::html`] print all three parts.
+//! its figures determine which of them is fastest. The verdict has more parts: [`decisions`] are
+//! questions with the figures behind each answer, and [`mechanisms`] shows the effect of a kill on
+//! each mechanism; [`rungs`] and [`headlines`] select the figures that a page shows first.
+//! Neighbours: [`super::markdown`] and [`super::html`] print them.
 
 mod answer;
 mod compared;
 mod decide;
 mod headline;
+mod ladder;
 mod sentence;
 mod survivors;
 
@@ -24,6 +26,7 @@ use answer::Score;
 use compared::{CellQuotient, has_two_modes};
 pub use decide::{Evidence, VerdictAnswer, decisions};
 pub use headline::{Extent, Headline, headlines};
+pub use ladder::{KillEffect, Rung, missing_rungs, rungs};
 pub use sentence::{Sentence, SentencePart};
 pub use survivors::{Fate, Rated, mechanisms};
 

@@ -147,7 +147,7 @@ fn killed_as<'a>(results: &'a Results, variant: &'a str) -> &'a str {
 }
 
 /// Returns `true` if the event happened in no invocation.
-fn never(cell: &Cell) -> bool {
+pub(super) fn never(cell: &Cell) -> bool {
     cell.invocations.iter().all(|one| one.summary.max == 0.0)
 }
 
