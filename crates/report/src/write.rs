@@ -140,7 +140,8 @@ mod tests {
         let pages = ["death", "machine", "memory", "messages", "processes", "signals"];
         let mut expected: Vec<String> =
             pages.map(|page| format!("report-{page}.html")).into_iter().collect();
-        expected.extend(["report.html", "results.csv", "results.json", "results.md"].map(Into::into));
+        expected
+            .extend(["report.html", "results.csv", "results.json", "results.md"].map(Into::into));
         assert_eq!(names(&dir), expected);
         assert_eq!(paths.len(), expected.len());
         assert!(paths.last().unwrap().ends_with("report.html"), "{paths:?}");

@@ -32,9 +32,9 @@ pub(super) fn ladder(results: &Results) -> Markup {
         section aria-labelledby="ladder" {
             h2 #ladder { "How long a short message takes, and what a kill does" }
             p.lead {
-                "One way, " (params) ". Each step to the right takes ten times as long. The bar "
-                "is the interval of the median. The last column says what happens to the other "
-                "end of a mechanism when one end is killed at a random moment."
+                "One way, " (params) ". Each line to the right is ten times as long; a bar is the "
+                "interval of the median. The last column says what happens to the other end if "
+                "one end is killed at a random moment."
             }
             figure.ladder {
                 div role="img" aria-label=(description(&rungs)) {
@@ -54,10 +54,15 @@ fn row(rung: &Rung<'_>, axis: &Axis) -> Markup {
         div.rung.{ (class(rung.effect)) } {
             span.name {
                 (rung.cell.variant)
+                @if rung.effect == KillEffect::NoOtherEnd { " " small { "one memory access" } }
                 @if !rung.waiting.is_empty() { " " small { (rung.waiting) } }
             }
             svg.track aria-hidden="true" height=(HEIGHT) {
                 (axis.grid())
+                @if let Some(estimate) = rung.cell.estimate {
+                    // A line that leads the eye from the name to the figure.
+                    line.leader x1="0" x2=(percent(axis.place(estimate))) y1=(middle) y2=(middle) {}
+                }
                 @if let Some((low, high)) = format::ends(rung.cell) {
                     // Without a minimum width, a narrow interval would be invisible.
                     @let (left, right) = (axis.place(low), axis.place(high));

@@ -144,7 +144,10 @@ mod tests {
         let ten = Some("10 processors");
         assert_eq!(
             both(&modes, &[None, ten, Some("64 processors")]),
-            Some(("in a model of 10 processors: simulation, in some way".to_owned(), labels.clone()))
+            Some((
+                "in a model of 10 processors: simulation, in some way".to_owned(),
+                labels.clone()
+            ))
         );
         let here = "virtual Unix on this machine's processors".to_owned();
         assert_eq!(both(&modes, &[None]), Some((here, labels)));

@@ -133,15 +133,16 @@ fn levels_below(along: &Axis, levels: &[f64]) -> Markup {
 }
 
 fn grid(along: &Axis, levels: &[f64], up: &Axis) -> Markup {
+    let mut lines = String::new();
+    for tick in up.ticks() {
+        let _ = write!(lines, "M0 {:.0}H1000", (100.0 - up.place(tick)) * 10.0);
+    }
+    for level in along.levels(levels) {
+        let _ = write!(lines, "M{:.0} 0V1000", along.place(level) * 10.0);
+    }
     html! {
-        @for tick in up.ticks() {
-            @let y = percent(100.0 - up.place(tick));
-            line.tick x1="0" x2="100%" y1=(y) y2=(y) {}
-        }
-        @for level in along.levels(levels) {
-            @let x = percent(along.place(level));
-            line.tick x1=(x) x2=(x) y1="0" y2="100%" {}
-        }
+        svg.wide x="0%" y="0%" width="100%" height="100%" viewBox="0 0 1000 1000"
+            preserveAspectRatio="none" { path.tick d=(lines) {} }
     }
 }
 
@@ -154,10 +155,11 @@ fn drawn(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
         .collect();
     html! {
         g class=(format!("line c{}", line.at % COLOURS)) data-name=(line.name) {
-            (dots(line, along, up))
-            @for ends in known.windows(2) {
-                line.path x1=(percent(ends[0].0)) y1=(percent(ends[0].1))
-                    x2=(percent(ends[1].0)) y2=(percent(ends[1].1)) {}
+            svg.wide x="0%" y="0%" width="100%" height="100%" viewBox="0 0 1000 1000"
+                preserveAspectRatio="none" {
+                path.ran d=(dots(line, along, up)) {}
+                path.span d=(intervals(line, &place)) {}
+                @if known.len() > 1 { path.path d=(polyline(&known)) {} }
             }
             @for (level, cell) in &line.points { (point(line.at, *level, cell, &place)) }
         }
@@ -165,7 +167,7 @@ fn drawn(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
 }
 
 /// Returns a dot for each invocation, as lines of no length with round ends.
-fn dots(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
+fn dots(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> String {
     let mut path = String::new();
     for (level, cell) in &line.points {
         let middle = cell.invocations.len().saturating_sub(1) as f64 / 2.0;
@@ -175,28 +177,37 @@ fn dots(line: &CurveLine<'_>, along: &Axis, up: &Axis) -> Markup {
             let _ = write!(path, "M{:.0} {:.0}h0", x * 10.0, y * 10.0);
         }
     }
-    html! {
-        svg.wide x="0%" y="0%" width="100%" height="100%" viewBox="0 0 1000 1000"
-            preserveAspectRatio="none" {
-            path.ran d=(path) {}
+    path
+}
+
+/// Returns a vertical line for each interval.
+fn intervals(line: &CurveLine<'_>, place: &impl Fn(f64, f64) -> (f64, f64)) -> String {
+    let mut path = String::new();
+    for (level, cell) in &line.points {
+        if let Some((low, high)) = format::ends(cell) {
+            let ((x, below), (_, above)) = (place(*level, low), place(*level, high));
+            let _ = write!(path, "M{:.0} {:.0}V{:.0}", x * 10.0, below * 10.0, above * 10.0);
         }
     }
+    path
+}
+
+/// Returns the line through the estimates.
+fn polyline(points: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    for (at, (x, y)) in points.iter().enumerate() {
+        let command = if at == 0 { 'M' } else { 'L' };
+        let _ = write!(path, "{command}{:.0} {:.0}", x * 10.0, y * 10.0);
+    }
+    path
 }
 
 fn point(at: usize, level: f64, cell: &Cell, place: &impl Fn(f64, f64) -> (f64, f64)) -> Markup {
     html! {
-        g.point {
-            @if let Some((low, high)) = format::ends(cell) {
-                @let ((x, below), (_, above)) = (place(level, low), place(level, high));
-                line.span x1=(percent(x)) x2=(percent(x)) y1=(percent(below)) y2=(percent(above)) {}
-            }
-            @if let Some((estimate, shown)) = cell.estimate.zip(FormattedFigure::of_cell(cell)) {
-                @let (x, y) = place(level, estimate);
-                svg.mark x=(percent(x)) y=(percent(y)) data-v=(estimate) {
-                    path d=(SHAPES[at % SHAPES.len()]) {
-                        title { (told(cell, &shown)) }
-                    }
-                }
+        @if let Some((estimate, shown)) = cell.estimate.zip(FormattedFigure::of_cell(cell)) {
+            @let (x, y) = place(level, estimate);
+            svg.mark x=(percent(x)) y=(percent(y)) data-v=(estimate) {
+                path d=(SHAPES[at % SHAPES.len()]) { title { (told(cell, &shown)) } }
             }
         }
     }
@@ -235,13 +246,11 @@ fn description(name: &str, curve: &Curve<'_>) -> String {
         .lines
         .iter()
         .map(|line| {
-            let ends = [line.points.first(), line.points.last()];
-            let shown: Vec<&(f64, &Cell)> = match all > MAX_DESCRIBED {
-                true => ends.into_iter().flatten().collect(),
-                false => line.points.iter().collect(),
-            };
-            let points: Vec<String> = shown
-                .into_iter()
+            let last = line.points.len().saturating_sub(1);
+            let points = line.points.iter().enumerate();
+            let points: Vec<String> = points
+                .filter(|(at, _)| all <= MAX_DESCRIBED || *at == 0 || *at == last)
+                .map(|(_, point)| point)
                 .filter_map(|(level, cell)| {
                     let shown = FormattedFigure::of_cell(cell)?.in_line();
                     Some(format!("at {} {shown}", format::tick(&curve.unit, *level)))

@@ -22,6 +22,9 @@ use crate::verdict::CheckVerdict;
 /// Maximum number of rows of a chart that is shown unfolded.
 const MAX_UNFOLDED: usize = 48;
 
+/// Maximum number of ratios that are shown unfolded.
+const MAX_RATIOS: usize = 8;
+
 /// Returns the experiments of a run, in order.
 pub(super) fn names(results: &Results) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
@@ -100,7 +103,9 @@ fn of_metric(
     html! {
         h3 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
         @if let Some(both) = &both { (plot::plot(title, both, drawn)) }
-        @for curve in &curves { (plot::plot(title, curve, caption)) }
+        @if !curves.is_empty() {
+            div.curve-grid { @for curve in &curves { (plot::plot(title, curve, caption)) } }
+        }
         (heat::heat_map(title, cells))
         @if aside.len() <= MAX_UNFOLDED {
             (bars)
@@ -288,7 +293,7 @@ fn table_row(
         |estimate: Option<Estimate>| estimate.map(|e| FormattedFigure::of_estimate(&cell.unit, e));
     let ratio = format::ratio_of(cell, results);
     html! {
-        tr.noted[!notes.is_empty()] {
+        tr class=[(!notes.is_empty()).then_some("noted")] {
             th scope="row" { (cell.variant) (links(numbers)) }
             td.figure.main { (two_lines(FormattedFigure::of_cell(cell))) }
             td.figure { (two_lines(estimate(cell.mean))) }
@@ -419,7 +424,8 @@ fn ratios(results: &Results, name: &str) -> Markup {
     let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
     html! {
         @if !ratios.is_empty() {
-            h3 { "Ratios" }
+            details.figures open[ratios.len() <= MAX_RATIOS] {
+            summary { "Ratios (" (ratios.len()) ")" }
             div.scroll role="region" tabindex="0" aria-label={ "Table: paired ratios, " (name) } {
                 table {
                     caption { "Paired block by block, with the interval of the sign test" }
@@ -443,6 +449,7 @@ fn ratios(results: &Results, name: &str) -> Markup {
                         }
                     }
                 }
+            }
             }
         }
     }

@@ -90,7 +90,10 @@ mod tests {
         assert_eq!(of(&[]), "");
         let hot = [("pacing", "hot"), ("placement", "cross-core")];
         assert_eq!(of(&hot), "back to back, between two cores");
-        assert_eq!(of(&[("size", "1048576"), ("senders", "1")]), "1 sender, 1,048,576 bytes per message");
+        assert_eq!(
+            of(&[("size", "1048576"), ("senders", "1")]),
+            "1 sender, 1,048,576 bytes per message"
+        );
         assert_eq!(of(&[("pause_us", "10000")]), "after 10 ms without a message");
         assert_eq!(of(&[("modelled", "10 processors")]), "in a model of 10 processors");
         assert_eq!(of(&[("weather", "rain"), ("size", "big")]), "size big, weather rain");

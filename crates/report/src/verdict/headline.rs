@@ -86,8 +86,7 @@ fn sleeping(results: &Results) -> Option<Headline> {
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     let best = || SleepingMechanisms::of(&trips, results).map(|all| all.best);
     let cell = trips.named("mailbox-sleep").or_else(best)?;
-    let between =
-        if is_between_threads(results, &cell.variant) { "threads" } else { "processes" };
+    let between = if is_between_threads(results, &cell.variant) { "threads" } else { "processes" };
     let phrase = words(&format!("for one message between {between} if the receiver sleeps ("))
         .name(&cell.variant)
         .words(")");
@@ -124,10 +123,9 @@ fn hung(results: &Results) -> Option<Headline> {
     });
     let phrase = words("kills of one end made the other end of a mailbox hang");
     let phrase = match worst.and_then(|cell| Some((cell, FormattedFigure::of_cell(cell)?))) {
-        Some((cell, shown)) => phrase
-            .words("; with ")
-            .name(&cell.variant)
-            .words(&format!(", {}", shown.value)),
+        Some((cell, shown)) => {
+            phrase.words("; with ").name(&cell.variant).words(&format!(", {}", shown.value))
+        }
         None => phrase,
     };
     let beside = worst
@@ -179,9 +177,9 @@ mod tests {
         let mut results = fixture::run();
         let all = phrases(&results);
         let has = |all: &[String], words: &str| all.iter().any(|phrase| phrase.contains(words));
-        assert!(has(&all, "two processes that both spin (flag)"), "{all:?}");
+        assert!(has(&all, "two processes that both spin (mailbox-spin)"), "{all:?}");
         assert!(has(&all, "if the receiver sleeps (mailbox-sleep)"), "{all:?}");
-        assert!(has(&all, "lives (futex-word); kill-0 takes 96"), "{all:?}");
+        assert!(has(&all, "lives (futex-word); kill-0 takes 95.97 ns"), "{all:?}");
         assert!(has(&all, "0 of 500 kills of one end"), "{all:?}");
         assert!(headlines(&results).iter().all(|one| !one.figure.interval.is_empty()));
         results.cells.retain(|cell| cell.experiment == "survival" && cell.variant != "mailbox");

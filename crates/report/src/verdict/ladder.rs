@@ -38,7 +38,7 @@ impl KillEffect {
             Self::MessagesTorn => "messages torn",
             Self::Hangs => "hangs",
             Self::NotKilled => "not killed",
-            Self::NoOtherEnd => "memory access",
+            Self::NoOtherEnd => "for scale",
         }
     }
 

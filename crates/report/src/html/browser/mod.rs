@@ -1,4 +1,4 @@
-//! Tests of the page in a real browser: its content, its requests and its behaviour, with and
+//! Tests of the pages in a real browser: their content, their requests and their behaviour, with and
 //! without scripts.
 
 mod chromium;
@@ -9,13 +9,12 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tontine_bench::fixture;
-use tontine_bench::observe::Statistic;
-use tontine_bench::schema::{Cell, Results, Status};
+use tontine_bench::schema::Results;
 
-use super::page;
+use super::{OVERVIEW, file, pages};
 use chromium::Chromium;
 
-/// A page in a read-only folder.
+/// The pages of a run in a read-only folder.
 struct PageFolder {
     folder: tempfile::TempDir,
 }
@@ -23,15 +22,24 @@ struct PageFolder {
 impl PageFolder {
     fn of(results: &Results) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("report.html");
-        fs::write(&file, page(results, &results.to_json().unwrap())).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        for page in pages(results) {
+            let file = folder.path().join(page.name);
+            fs::write(&file, page.html).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        }
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
         Self { folder }
     }
 
-    fn file(&self) -> PathBuf {
-        self.folder.path().join("report.html")
+    fn topic(&self, anchor: &str) -> PathBuf {
+        self.folder.path().join(file(anchor))
+    }
+
+    fn all(&self) -> Vec<PathBuf> {
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
     }
 }
 
@@ -39,17 +47,6 @@ impl Drop for PageFolder {
     fn drop(&mut self) {
         let _ = fs::set_permissions(self.folder.path(), fs::Permissions::from_mode(0o755));
     }
-}
-
-/// Returns, in order, the figures for which a chart of `cells` has a dot.
-fn dots<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<f64> {
-    let figures = cells.filter(|cell| cell.status == Status::Ok).flat_map(|cell| {
-        cell.invocations.iter().map(|one| match cell.statistic {
-            Statistic::Median => one.summary.median,
-            Statistic::Mean => one.summary.mean,
-        })
-    });
-    sorted(figures.collect())
 }
 
 fn sorted(mut figures: Vec<f64>) -> Vec<f64> {
@@ -69,7 +66,7 @@ fn figures(browser: &mut Chromium, selector: &str) -> Vec<f64> {
 fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
     let found = browser.js(&format!(
         "[...document.querySelector('[aria-labelledby={section}] .curve')
-            .querySelectorAll('.line.c0 .point .mark path')].map(path => {{
+            .querySelectorAll('.line.c0 .mark path')].map(path => {{
             const box = path.getBoundingClientRect();
             return [box.left + box.width / 2, box.top + box.height / 2, +path.parentNode.dataset.v];
         }})"
@@ -82,28 +79,35 @@ fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
 const SIGNALS: &str = "experiment-signal-throughput";
 
 #[test]
-fn page_loads_without_errors_or_requests_and_has_all_figures() {
+fn pages_load_without_errors_or_requests_and_have_all_figures() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
-    let page = PageFolder::of(&results);
-    browser.open(&page.file());
-    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
-    let requests = browser.requests();
-    assert_eq!(requests, [format!("file://{}", page.file().display())]);
-
-    // Every cell is a row of one chart, and every invocation is a dot in it.
-    assert_eq!(figures(&mut browser, ".chart .dot[data-v]"), dots(results.cells.iter()));
-    let estimates = results.cells.iter().filter_map(|cell| cell.estimate).collect();
-    assert_eq!(figures(&mut browser, ".chart [data-v]:not(.dot)"), sorted(estimates));
-    for name in ["signal-throughput", "fork-throughput", "builds", "sessions"] {
-        let cells = || results.cells.iter().filter(|cell| cell.experiment == name);
-        let dot = format!("[aria-labelledby=experiment-{name}] .curve .dot");
-        assert_eq!(figures(&mut browser, &dot), dots(cells()), "{name}");
-        let mark = format!("[aria-labelledby=experiment-{name}] .curve .point .mark");
-        let estimates = cells().filter_map(|cell| cell.estimate).collect();
-        assert_eq!(figures(&mut browser, &mark), sorted(estimates), "{name}");
+    let folder = PageFolder::of(&results);
+    let mut charted = Vec::new();
+    for page in folder.all() {
+        browser.open(&page);
+        assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
+        assert_eq!(browser.requests(), [format!("file://{}", page.display())]);
+        // Rows of charts and, because a chart repeats none of them, points of curves.
+        let own = figures(&mut browser, ".chart [data-v], .curve-grid .line .mark");
+        charted.extend(own);
+        for name in ["signal-throughput", "fork-throughput", "builds", "sessions"] {
+            let shown = format!("document.querySelector('#experiment-{name}') !== null");
+            if browser.js(&shown) == json!(true) {
+                let cells = results.cells.iter().filter(|cell| cell.experiment == name);
+                let mark = format!("[aria-labelledby=experiment-{name}] .curve-grid .line .mark");
+                let estimates = cells.filter_map(|cell| cell.estimate).collect();
+                assert_eq!(figures(&mut browser, &mark), sorted(estimates), "{name}");
+            }
+        }
     }
+    // A sentence may replace figures that are zero.
+    charted.retain(|figure| *figure != 0.0);
+    let estimates = results.cells.iter().filter_map(|cell| cell.estimate);
+    let estimates = estimates.filter(|estimate| *estimate != 0.0).collect();
+    assert_eq!(sorted(charted), sorted(estimates));
 
+    browser.open(&folder.topic("signals"));
     // On linear axes positions are proportional to figures: pairs horizontally, signals vertically.
     let at = places(&mut browser, SIGNALS);
     let [first, second, .., last] = &at[..] else { panic!("{at:?}") };
@@ -121,7 +125,7 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
     let page = PageFolder::of(&results);
-    browser.open(&page.file());
+    browser.open(&page.topic("signals"));
     browser.js(&format!(
         "document.documentElement.style.scrollBehavior = 'auto';
          window.figure = document.querySelector('[aria-labelledby={SIGNALS}] .curve');
@@ -172,7 +176,8 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     browser.key("ArrowRight");
     assert_eq!(browser.text("document.querySelector('#tip').textContent"), tip);
 
-    // Press the same keys on a chart with bars, and on the distributions of samples.
+    // Press the same keys on a chart with bars.
+    browser.open(&page.topic("death"));
     browser.js("window.bars = document.querySelector(
              '[aria-labelledby=experiment-liveness-check] figure.chart');
          bars.scrollIntoView({block: 'center'}); bars.focus(); 0");
@@ -184,86 +189,106 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     let before = browser.number(place);
     browser.key("+");
     assert!((browser.number(place) - before).abs() > 3.0);
+
+    // The pointer over cumulative curves shows the share at that value.
+    browser.js("document.documentElement.style.scrollBehavior = 'auto';
+         window.shares = document.querySelector('figure[data-cdf]');
+         shares.closest('details').open = true;
+         shares.scrollIntoView({block: 'center'}); 0");
+    let area = browser.js("(box => [box.left, box.top, box.width, box.height])(
+            shares.querySelector('.curves').getBoundingClientRect())");
+    let area: Vec<f64> = (0..4).map(|at| area[at].as_f64().unwrap()).collect();
+    browser.mouse("mouseMoved", area[0] + area[2] * 0.5, area[1] + area[3] * 0.5);
+    browser.until("/^.+: \\d+ % at or below /.test(document.querySelector('#tip').textContent)");
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
 }
 
 #[test]
-fn page_without_scripts_shows_verdict_tables_and_charts() {
+fn pages_without_scripts_show_ladder_answers_and_charts() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
-    let page = PageFolder::of(&results);
+    let folder = PageFolder::of(&results);
     browser.call("Emulation.setScriptExecutionDisabled", json!({"value": true}));
-    browser.open(&page.file());
-    assert_eq!(browser.js("document.querySelector('#tip')"), Value::Null, "a script ran");
-    for (selector, fewest) in [
-        (".verdict > ul li", 5.0),
-        ("table.decisions tbody tr", 4.0),
-        ("table.survivors tbody tr", 5.0),
-        ("figure.curve .plot", 6.0),
-        (".chart .track", 30.0),
+    for (page, parts) in [
+        (
+            folder.folder.path().join(OVERVIEW),
+            &[
+                (".rung:not(.head) .track", 8.0),
+                (".headlines li", 4.0),
+                (".answers > li", 4.0),
+                (".pages a", 8.0),
+            ][..],
+        ),
+        (folder.topic("death"), &[("table.survivors tbody tr", 5.0), (".chart .track", 8.0)]),
+        (folder.topic("signals"), &[("figure.curve .plot", 2.0)]),
     ] {
-        let visible = browser.number(&format!(
-            "[...document.querySelectorAll('{selector}')].filter(part =>
-                part.checkVisibility() && part.getBoundingClientRect().height > 10).length"
-        ));
-        assert!(visible >= fewest, "{selector}: {visible}");
+        browser.open(&page);
+        assert_eq!(browser.js("document.querySelector('#tip')"), Value::Null, "a script ran");
+        for (selector, fewest) in parts {
+            let visible = browser.number(&format!(
+                "[...document.querySelectorAll('{selector}')].filter(part =>
+                    part.checkVisibility() && part.getBoundingClientRect().height > 10).length"
+            ));
+            assert!(visible >= *fewest, "{selector}: {visible}");
+        }
     }
-    // The style sheet shows a linked page alone; the link "everything" shows all pages again.
-    let pages = "[...document.querySelectorAll('main > .page')]
-        .filter(page => page.checkVisibility()).map(page => page.querySelector('h2').id).join()";
-    let all = browser.text(pages);
-    assert!(all.starts_with("verdict,messages,death,signals"), "{all}");
-    assert!(all.ends_with("machine,method,data"), "{all}");
-    for (anchor, expected) in [("signals", "signals"), ("experiment-survival", "death")] {
-        browser.js(&format!("location.hash = '#{anchor}'"));
-        assert_eq!(browser.text(pages), expected);
-    }
-    browser.js("location.hash = '#all'");
-    assert_eq!(browser.text(pages), all);
+}
+
+/// A newcomer must see the answers without scrolling far: four screens of 1280 × 800.
+#[test]
+fn overview_fits_on_four_screens() {
+    let Some(mut browser) = Chromium::start() else { return };
+    let folder = PageFolder::of(&fixture::run());
+    let screen = json!({"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": false});
+    browser.call("Emulation.setDeviceMetricsOverride", screen);
+    browser.open(&folder.folder.path().join(OVERVIEW));
+    let height = browser.number("document.documentElement.scrollHeight");
+    assert!(height <= 3200.0, "{height}");
 }
 
 #[test]
-fn narrow_page_scrolls_vertically_and_has_accessible_names() {
+fn narrow_pages_scroll_vertically_and_have_accessible_names() {
     let Some(mut browser) = Chromium::start() else { return };
-    let page = PageFolder::of(&fixture::run());
+    let folder = PageFolder::of(&fixture::run());
     let screen = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
     browser.call("Emulation.setDeviceMetricsOverride", screen);
-    browser.open(&page.file());
-    browser.js("document.querySelectorAll('details').forEach(part => part.open = true)");
-    let beyond = browser.js("[...document.querySelectorAll('body *')].filter(part =>
-            part.getBoundingClientRect().right > 361 &&
-            !part.closest('.scroll, nav, svg, #tip')).map(part => part.outerHTML.slice(0, 80))");
-    assert_eq!(beyond, json!([]));
-    for width in ["innerWidth", "document.documentElement.scrollWidth"] {
-        assert_eq!(browser.number(width), 360.0, "{width}");
+    let mut images = Vec::new();
+    for page in folder.all() {
+        browser.open(&page);
+        browser.js("document.querySelectorAll('details').forEach(part => part.open = true)");
+        let beyond = browser.js(
+            "[...document.querySelectorAll('body *')].filter(part =>
+                part.getBoundingClientRect().right > 361 &&
+                !part.closest('.scroll, nav, svg, #tip')).map(part => part.outerHTML.slice(0, 80))",
+        );
+        assert_eq!(beyond, json!([]), "{}", page.display());
+        for width in ["innerWidth", "document.documentElement.scrollWidth"] {
+            assert_eq!(browser.number(width), 360.0, "{width} of {}", page.display());
+        }
+        let tree = browser.call("Accessibility.getFullAXTree", json!({}));
+        let nodes = tree["nodes"].as_array().unwrap();
+        let named = |role: &str| -> Vec<String> {
+            let of = nodes.iter().filter(|node| node["role"]["value"] == role);
+            of.filter(|node| node["ignored"] == false)
+                .map(|node| node["name"]["value"].as_str().unwrap_or_default().to_owned())
+                .collect()
+        };
+        assert_eq!(named("main").len(), 1);
+        assert_eq!(named("navigation"), ["Contents"]);
+        assert!(named("heading").len() > 2);
+        for role in ["table", "image"] {
+            let found = named(role);
+            let short = found.iter().filter(|name| name.len() < 6).count();
+            assert_eq!(short, 0, "{role}: {short} of {} have no name", found.len());
+        }
+        images.extend(named("image"));
     }
-
-    let tree = browser.call("Accessibility.getFullAXTree", json!({}));
-    let nodes = tree["nodes"].as_array().unwrap();
-    let named = |role: &str| -> Vec<&str> {
-        let of = nodes.iter().filter(|node| node["role"]["value"] == role);
-        of.filter(|node| node["ignored"] == false)
-            .map(|node| node["name"]["value"].as_str().unwrap_or_default())
-            .collect()
-    };
-    for (role, names) in [
-        ("main", &[][..]),
-        ("navigation", &["Contents"]),
-        ("heading", &["The verdict", "What to choose here", "Signals", "signal-throughput"]),
-    ] {
-        let found = named(role);
-        assert!(!found.is_empty(), "{role}");
-        assert!(names.iter().all(|name| found.contains(name)), "{role}: {found:?}");
-    }
-    for role in ["table", "image", "figure"] {
-        let found = named(role);
-        assert!(found.len() > 5, "{role}: {found:?}");
-        let short: Vec<&&str> = found.iter().filter(|name| name.len() < 6).collect();
-        assert!(short.is_empty(), "{role}: {} of {} have no name", short.len(), found.len());
-    }
-    let curve =
-        named("image").into_iter().find(|name| name.starts_with("Curve of Signals per second"));
-    assert!(curve.is_some_and(|name| name.contains("linux: at 1 ") && name.contains("at 8 ")));
+    let image = |start: &str| images.iter().find(|name| name.starts_with(start));
+    let curve = image("Curve of Signals per second").unwrap();
+    assert!(curve.contains("linux: at 1 ") && curve.contains("at 8 "), "{curve}");
+    assert!(image("Ladder of latencies").unwrap().contains("pipe: "));
+    assert!(image("Cumulative distributions of ").unwrap().contains("median "));
+    assert!(image("Chart of One-way latency").is_some());
 }
 
 #[test]
@@ -277,7 +302,7 @@ fn hostile_name_is_escaped_and_other_scripts_are_blocked() {
         }
     }
     let page = PageFolder::of(&results);
-    browser.open(&page.file());
+    browser.open(&page.topic("signals"));
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
     assert_eq!(browser.requests().len(), 1, "{:?}", browser.requests());
     let name = format!("document.querySelector('[aria-labelledby={SIGNALS}] .line').dataset.name");
