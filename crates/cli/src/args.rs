@@ -153,7 +153,7 @@ pub(crate) struct Measure {
     #[arg(conflicts_with_all = ["full", "format", "samples", "order_seed"])]
     pub(crate) as_published: Option<String>,
 
-    /// Directory for results.json, results.csv, results.md and report.html.
+    /// Directory for results.json, results.csv, results.md and report*.html.
     #[arg(long, value_name = "DIR", default_value = "tontine-results")]
     pub(crate) out: PathBuf,
 

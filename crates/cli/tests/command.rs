@@ -55,7 +55,8 @@ fn measure_writes_files_and_prints_table() {
     for word in ["round-trip: ", "pipe", "GB/s", "wedged", "notice", "kill-0"] {
         assert!(text(&output.stdout).contains(word), "{word}: {}", text(&output.stdout));
     }
-    for file in ["results.json", "results.csv", "results.md", "report.html"] {
+    let files = ["results.json", "results.csv", "results.md", "report.html", "report-death.html"];
+    for file in files {
         assert!(fs::metadata(folder.path().join(file)).expect(file).len() > 0, "{file} is empty");
     }
     let results = results(folder.path());

@@ -1,7 +1,7 @@
 //! Maps a figure to a position on a chart: [`Axis`].
 //!
 //! The axis is logarithmic if all figures are positive; it is linear for shares, or if a figure is
-//! zero or negative. Positions are percentages of the width, so that a chart stretches with the
+//! negative, or zero and the others are close to it. Positions are percentages of the width, so that a chart stretches with the
 //! page while its text keeps its size.
 
 use maud::{Markup, html};
@@ -9,7 +9,8 @@ use tontine_bench::format;
 
 /// Margin at both ends, in percent of the width.
 const MARGIN: f64 = 3.0;
-/// Minimum ratio of the largest to the smallest figure for a logarithmic axis on a curve.
+/// Minimum ratio of the largest to the smallest positive figure for a logarithmic axis on a curve,
+/// or on a chart with a zero.
 const DECADES: f64 = 100.0;
 /// Maximum number of labels; more would collide on a narrow screen.
 const MAX_TICKS: usize = 6;
@@ -26,13 +27,18 @@ pub(super) struct Axis {
 impl Axis {
     /// Creates an axis that contains all of `figures`; `None` if no figure is finite.
     pub(super) fn over(unit: &str, figures: impl Iterator<Item = f64>) -> Option<Self> {
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        let (mut low, mut high, mut least) = (f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY);
         for figure in figures.filter(|figure| figure.is_finite()) {
             low = low.min(figure);
             high = high.max(figure);
+            least = if figure > 0.0 { least.min(figure) } else { least };
         }
         if low > high {
             return None;
+        }
+        // The end of a wide interval may be zero although all other figures are far from it.
+        if low == 0.0 && high > DECADES * least {
+            low = least;
         }
         let logarithmic = unit != "share" && low > 0.0;
         if logarithmic {
@@ -211,6 +217,8 @@ mod tests {
         let axis = Axis::over("cycles", [0.0, 40.0].into_iter()).unwrap();
         assert_eq!(axis.kind(), "linear");
         assert!(axis.place(0.0) < axis.place(20.0) && axis.place(20.0) < axis.place(40.0));
+        let far = Axis::over("ns", [0.0, 2e3, 2e6].into_iter()).unwrap();
+        assert_eq!((far.kind(), far.place(0.0)), ("logarithmic", MARGIN));
         assert!(Axis::over("ns", [f64::NAN].into_iter()).is_none());
     }
 

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use tontine_bench::format::FormattedFigure;
 use tontine_bench::schema::Results;
 
-use super::marked;
+use super::{explained, marked};
 use crate::verdict::{Rated, VerdictAnswer, decisions, mechanisms};
 
 /// Returns the decisions of a run: question, answer, and the folded figures.
@@ -50,24 +50,32 @@ pub(super) fn survivors(results: &Results) -> Markup {
     let rows = mechanisms(results);
     html! {
         @if !rows.is_empty() {
-            h2 #survives { "What a message costs, and what a kill does" }
-            div.scroll role="region" tabindex="0" aria-label="Table: mechanisms and kills" {
-                table.survivors {
-                    caption {
-                        "Cheapest first; kills at random moments, of either end"
-                        @if rows.iter().any(|row| row.name.starts_with("mailbox")) {
-                            "; both ends of a mailbox sleep while they wait"
-                        }
-                    }
-                    thead { tr {
-                        th scope="col" { "mechanism" }
-                        th.figure scope="col" { "one way" }
-                        th scope="col" { "survives?" }
-                        th scope="col" { "kills" }
-                    } }
-                    tbody { @for row in &rows { (mechanism(row)) } }
+            section.experiment aria-labelledby="survives" {
+                h2 #survives { "What a message costs, and what a kill does" }
+                div.scroll role="region" tabindex="0" aria-label="Table: mechanisms and kills" {
+                    (table(&rows))
                 }
             }
+        }
+    }
+}
+
+fn table(rows: &[Rated<'_>]) -> Markup {
+    html! {
+        table.survivors {
+            caption {
+                "Cheapest first; kills at random moments, of either end"
+                @if rows.iter().any(|row| row.name.starts_with("mailbox")) {
+                    "; both ends of a mailbox sleep while they wait"
+                }
+            }
+            thead { tr {
+                th scope="col" { "mechanism" }
+                th.figure scope="col" { "one way" }
+                th scope="col" { "survives?" }
+                th scope="col" { "kills" }
+            } }
+            tbody { @for row in rows { (mechanism(row)) } }
         }
     }
 }
@@ -84,7 +92,7 @@ fn mechanism(row: &Rated<'_>) -> Markup {
                 }
             }
             td { b.survives[row.fate.keeps_all()] { (answer) } }
-            td { (because) }
+            td { (explained::set(&because)) }
         }
     }
 }

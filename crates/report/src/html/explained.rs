@@ -1,4 +1,4 @@
-//! The description of an experiment, folded: [`folded`].
+//! The description of an experiment, folded: [`folded`]; and text with code in it: [`set`].
 //!
 //! The text comes from [`About`], which `tontine explain` also prints.
 
@@ -16,7 +16,7 @@ pub(super) fn folded(about: &About) -> Markup {
 }
 
 /// Returns a sentence with its backquoted parts set as code.
-fn set(text: &str) -> Markup {
+pub(super) fn set(text: &str) -> Markup {
     html! {
         @for (at, part) in text.split('`').enumerate() {
             @if at % 2 == 1 { code { (part) } } @else { (part) }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use maud::{Markup, html};
 use tontine_bench::schema::Cell;
 
+use super::explained::set;
+
 /// The numbered remarks of one page.
 #[derive(Debug, Default)]
 pub(super) struct Footnotes<'a> {
@@ -62,7 +64,7 @@ impl<'a> Footnotes<'a> {
                     h2 #notes { "Notes" }
                     ol {
                         @for (at, note) in self.notes.iter().enumerate() {
-                            li id=(format!("n{}", at + 1)) { (note) }
+                            li id=(format!("n{}", at + 1)) { (set(note)) }
                         }
                     }
                 }

@@ -128,7 +128,7 @@ fn missing(results: &Results) -> Markup {
 }
 
 fn shortened(why: &str) -> String {
-    let first = why.split(['\n', ';']).next().unwrap_or_default();
+    let first = why.split(['\n', ';', ':']).next().unwrap_or_default();
     match first.char_indices().nth(MAX_REASON) {
         Some((end, _)) => format!("{}…", &first[..end]),
         None => first.into(),
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn long_reason_is_shortened() {
-        assert_eq!(shortened("none; other"), "none");
+        assert_eq!(shortened("none: other"), "none");
         assert_eq!(shortened(&"ä".repeat(70)).chars().count(), MAX_REASON + 1);
     }
 }

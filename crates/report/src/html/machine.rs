@@ -6,6 +6,8 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
+use super::explained::set;
+
 /// The facts that identify a machine: topic, name, and the text before and after the value.
 const NAMING: [(&str, &str, &str, &str); 5] = [
     ("processor", "model", "", ""),
@@ -94,9 +96,9 @@ fn findings(items: &[&Value]) -> Markup {
                             span.severity { (field(item, "severity")) }
                             b { (field(item, "topic")) ": " } (field(item, "finding"))
                         }
-                        p { (field(item, "effect")) }
+                        p { (set(field(item, "effect"))) }
                         @if !field(item, "mend").is_empty() {
-                            p.mend { b { "To fix it: " } (field(item, "mend")) }
+                            p.mend { b { "To fix it: " } (set(field(item, "mend"))) }
                         }
                     }
                 }

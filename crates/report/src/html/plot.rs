@@ -53,7 +53,9 @@ pub(super) fn plot(title: &str, curve: &Curve<'_>, paper: Option<&Paper>) -> Mar
         figure.curve data-x=(along.described()) data-y=(up.described()) {
             @if let Some(paper) = paper { p.group { (paper.caption) } }
             @if !curve.common.is_empty() { p.group { (curve.common) } }
-            p.axis-title { (paper.map_or_else(|| up_in_words(title, unit), |p| p.up.to_owned())) }
+            p.axis-title {
+                (paper.map_or_else(|| up_in_words(title, unit), |p| p.up.to_owned())) (kind(&up))
+            }
             div.frame role="img" aria-label=(description(&name, curve)) {
                 (scale(&up))
                 svg.plot aria-hidden="true" {
@@ -64,11 +66,17 @@ pub(super) fn plot(title: &str, curve: &Curve<'_>, paper: Option<&Paper>) -> Mar
             }
             p.axis-title.below {
                 (paper.map_or_else(|| along_in_words(curve), |p| p.along.to_owned()))
+                (kind(&along))
             }
-            (caption(curve, &along, &up))
+            (caption(curve))
             @if let Some(paper) = paper { (shape(paper)) }
         }
     }
+}
+
+/// Returns the kind of an axis, if it is not the usual one.
+fn kind(axis: &Axis) -> &'static str {
+    if axis.kind() == "linear" { "" } else { ", logarithmic" }
 }
 
 fn shape(paper: &Paper) -> Markup {
@@ -219,7 +227,14 @@ fn told(cell: &Cell, shown: &FormattedFigure) -> String {
     format!("{}{comma}{params}: {}", cell.variant, shown.in_line())
 }
 
-fn caption(curve: &Curve<'_>, along: &Axis, up: &Axis) -> Markup {
+/// Returns what all curves have in common.
+pub(super) fn hint() -> Markup {
+    html! {
+        p.hint { "On the curves: mark: estimate; broad stroke: interval; dots: invocations." }
+    }
+}
+
+fn caption(curve: &Curve<'_>) -> Markup {
     html! {
         figcaption {
             @for line in &curve.lines {
@@ -230,10 +245,6 @@ fn caption(curve: &Curve<'_>, along: &Axis, up: &Axis) -> Markup {
                     }
                     (line.label())
                 }
-            }
-            span {
-                "mark: estimate; broad stroke: interval; dots: invocations; "
-                (along.kind()) " along, " (up.kind()) " up"
             }
         }
     }

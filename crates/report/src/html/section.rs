@@ -105,6 +105,7 @@ fn of_metric(
         @if let Some(both) = &both { (plot::plot(title, both, drawn)) }
         @if !curves.is_empty() {
             div.curve-grid { @for curve in &curves { (plot::plot(title, curve, caption)) } }
+            (plot::hint())
         }
         (heat::heat_map(title, cells))
         @if aside.len() <= MAX_UNFOLDED {

@@ -234,7 +234,7 @@ fn pages_without_scripts_show_ladder_answers_and_charts() {
     }
 }
 
-/// A newcomer must see the answers without scrolling far: four screens of 1280 × 800.
+/// A reader must find the answers without scrolling far: four screens of 1280 × 800.
 #[test]
 fn overview_fits_on_four_screens() {
     let Some(mut browser) = Chromium::start() else { return };
