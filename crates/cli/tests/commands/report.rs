@@ -42,7 +42,7 @@ fn report_pages_draw_all_results() {
     let text = fs::read(folder.path().join("results.json")).expect("results.json");
     let results: Value = serde_json::from_slice(&text).expect("valid JSON");
 
-    // Each page is complete in itself: the overview has the ladder, the other pages have the figures.
+    // The overview has the ladder, the other pages have the figures.
     let open = |browser: &mut Chromium, name: &str| {
         browser.open(&folder.path().join(name));
         assert!(browser.complaints().is_empty(), "{name}: {:?}", browser.complaints());

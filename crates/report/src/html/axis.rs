@@ -1,8 +1,8 @@
 //! Maps a figure to a position on a chart: [`Axis`].
 //!
 //! The axis is logarithmic if all figures are positive; it is linear for shares, or if a figure is
-//! negative, or zero and the others are close to it. Positions are percentages of the width, so that a chart stretches with the
-//! page while its text keeps its size.
+//! negative, or zero and the others are close to it. Positions are percentages of the width, so
+//! that a chart stretches with the page while its text keeps its size.
 
 use maud::{Markup, html};
 use tontine_bench::format;

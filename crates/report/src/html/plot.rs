@@ -15,6 +15,7 @@ use tontine_bench::schema::Cell;
 use super::axis::{Axis, percent};
 use super::chart::{figure_of, figures};
 use super::curve::{Curve, CurveLine};
+use super::explained::set;
 use super::paper::Paper;
 use super::words;
 
@@ -52,7 +53,7 @@ pub(super) fn plot(title: &str, curve: &Curve<'_>, paper: Option<&Paper>) -> Mar
     html! {
         figure.curve data-x=(along.described()) data-y=(up.described()) {
             @if let Some(paper) = paper { p.group { (paper.caption) } }
-            @if !curve.common.is_empty() { p.group { (curve.common) } }
+            @if !curve.common.is_empty() { p.group { (set(&curve.common)) } }
             p.axis-title {
                 (paper.map_or_else(|| up_in_words(title, unit), |p| p.up.to_owned())) (kind(&up))
             }

@@ -173,6 +173,9 @@ fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
         "waited" => "Acquisitions of a lock that had to wait",
         "blocked" => "Waits for a lock in which the thread was blocked",
         "forked" => "Forks per second of one process",
+        "freed" => "Blocks freed per second",
+        "reclaimed" => "Time until the blocks of a killed process are free",
+        "given_back" => "Time until the kernel has the memory of a killed process",
         "spawn" => "Time to create a process, let it end and wait for it",
         other => other,
     }
@@ -342,25 +345,50 @@ fn without_figure(cells: &[&Cell], footnotes: &Footnotes<'_>) -> Markup {
                     th scope="col" { "parameters" }
                     th scope="col" { "why" }
                 } }
-                tbody {
-                    @for cell in cells {
-                        tr {
-                            th scope="row" { (cell.variant) }
-                            td { (words::params(&cell.params)) }
-                            td {
-                                @match cell.status {
-                                    Status::Failed => b { "failed: " },
-                                    _ => b { "skipped: " },
-                                }
-                                (cell.why.as_deref().unwrap_or_default())
-                                @let own = footnotes.own(cell);
-                                @if !own.is_empty() { "; " (own) }
-                                (links(&footnotes.numbers(cell)))
-                                @for failure in &cell.failures { " · " (failure) }
-                            }
-                        }
-                    }
+                tbody { @for alike in alike(cells) { (reason(&alike, footnotes)) } }
+            }
+        }
+    }
+}
+
+/// Groups the cells of a variant that have no figure for the same reason.
+fn alike<'a>(cells: &[&'a Cell]) -> Vec<Vec<&'a Cell>> {
+    let key = |cell: &Cell| {
+        (
+            cell.variant.clone(),
+            cell.status,
+            cell.why.clone(),
+            cell.failures.clone(),
+            cell.notes.clone(),
+        )
+    };
+    let mut groups: Vec<Vec<&Cell>> = Vec::new();
+    for cell in cells {
+        match groups.iter_mut().find(|group| key(group[0]) == key(cell)) {
+            Some(group) => group.push(cell),
+            None => groups.push(vec![cell]),
+        }
+    }
+    groups
+}
+
+fn reason(alike: &[&Cell], footnotes: &Footnotes<'_>) -> Markup {
+    let cell = alike[0];
+    let params: Vec<String> = alike.iter().map(|cell| words::params(&cell.params)).collect();
+    let own = footnotes.own(cell);
+    html! {
+        tr {
+            th scope="row" { (cell.variant) }
+            td { (params.join("; ")) }
+            td {
+                @match cell.status {
+                    Status::Failed => b { "failed: " },
+                    _ => b { "skipped: " },
                 }
+                (cell.why.as_deref().unwrap_or_default())
+                @if !own.is_empty() { "; " (own) }
+                (links(&footnotes.numbers(cell)))
+                @for failure in &cell.failures { " · " (failure) }
             }
         }
     }

@@ -214,7 +214,7 @@ fn chart_of_zeroes_is_a_sentence() {
     let page = text(&results);
     assert!(page.contains("All zero: "), "{page}");
     assert_eq!(dots(&page), 0);
-    let rows = format!("in each of {} row", results.cells.len());
+    let rows = format!("in each of {} rows", results.cells.len());
     assert!(page.contains(&rows), "{rows}");
 }
 
@@ -287,4 +287,16 @@ fn empty_run_renders_overview_and_machine() {
     let pages = rendered(&results);
     assert_eq!(pages.len(), 2);
     assert!(pages[OVERVIEW].contains("No measured row"));
+}
+
+#[test]
+fn rows_skipped_for_one_reason_are_one_row() {
+    let mut results = fixture::run();
+    results.cells.retain(|cell| cell.variant == "container-tcp");
+    let mut other = results.cells[0].clone();
+    other.params = [("placement".to_owned(), "same-core".to_owned())].into();
+    results.cells.push(other);
+    let page = text(&results);
+    assert_eq!(page.matches("skipped: ").count(), 1, "{page}");
+    assert!(page.contains("; on one core</td>"), "{page}");
 }

@@ -1,5 +1,5 @@
-//! Tests of the pages in a real browser: their content, their requests and their behaviour, with and
-//! without scripts.
+//! Tests of the pages in a real browser: their content, requests and behaviour, with and without
+//! scripts.
 
 mod chromium;
 
@@ -194,7 +194,10 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
     browser.js("document.documentElement.style.scrollBehavior = 'auto';
          window.shares = document.querySelector('figure[data-cdf]');
          shares.closest('details').open = true;
-         shares.scrollIntoView({block: 'center'}); 0");
+         shares.scrollIntoView({block: 'center'});
+         requestAnimationFrame(() => requestAnimationFrame(() => window.drawn = true)); 0");
+    // The browser finds the element under the pointer in the last frame that it drew.
+    browser.until("window.drawn === true");
     let area = browser.js("(box => [box.left, box.top, box.width, box.height])(
             shares.querySelector('.curves').getBoundingClientRect())");
     let area: Vec<f64> = (0..4).map(|at| area[at].as_f64().unwrap()).collect();
