@@ -86,7 +86,7 @@ fn shortened(paragraph: &str) -> String {
 
 fn number(text: &mut String, one: &Headline) {
     let beside = if one.beside.is_empty() { String::new() } else { format!("({})", one.beside) };
-    let left = format!("{:24} {:>9}  {:17}", one.label, one.shown.value, one.shown.interval);
+    let left = format!("{:24} {:>9}  {:17}", one.label, one.figure.value, one.figure.interval);
     let right = format!("{} {beside}", bar(one.extent));
     // The comparison is the first part to go if the line is too long.
     let line = format!("{left} {right}");

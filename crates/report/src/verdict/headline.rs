@@ -37,7 +37,12 @@ pub enum Extent {
 
 impl Headline {
     /// Returns the figure of a cell that holds a time.
-    fn time(label: &'static str, cell: &Cell, beside: Option<&Cell>, phrase: Sentence) -> Option<Self> {
+    fn time(
+        label: &'static str,
+        cell: &Cell,
+        beside: Option<&Cell>,
+        phrase: Sentence,
+    ) -> Option<Self> {
         let beside = beside.and_then(|other| {
             Some(format!("{} {}", other.variant, FormattedFigure::of_cell(other)?.value))
         });
@@ -128,8 +133,9 @@ fn hung(results: &Results) -> Option<Headline> {
         }
         None => phrase,
     };
-    let beside = worst
-        .and_then(|cell| Some(format!("{} {}", cell.variant, format::tick("share", cell.estimate?))));
+    let beside = worst.and_then(|cell| {
+        Some(format!("{} {}", cell.variant, format::tick("share", cell.estimate?)))
+    });
     let (low, high) = format::ends(mailbox)?;
     Some(Headline {
         label: "kills that hang the peer",
