@@ -1,4 +1,6 @@
-//! iceoryx2 publish-subscribe between two processes, both of which poll: `iceoryx2`.
+//! iceoryx2 publish-subscribe between two processes, both of which poll: `iceoryx2`, which asks no
+//! liveness API, and `iceoryx2-monitored`, which also checks the node list, as the FAQ and the
+//! example `health_monitoring` of iceoryx2 do for crashes.
 //!
 //! If the two ends are forked, their services are in a `ServiceDir`: a private root directory and a
 //! prefix in `/dev/shm`, named after their creator and removed with it. The directories of killed
@@ -16,6 +18,9 @@ const NAMED_DEPTH: usize = 16;
 
 /// `iceoryx2`.
 pub struct Iceoryx;
+
+/// `iceoryx2-monitored`.
+pub struct MonitoredIceoryx;
 
 impl Driver for Iceoryx {
     const MECHANISM: Mechanism = Mechanism {
@@ -43,7 +48,10 @@ impl Driver for Iceoryx {
                     Asked::Throughput,
                     "iceoryx2 publish-subscribe that waits for space, all processes poll",
                 ),
-                Listing::new(Asked::Survival, "iceoryx2 publish-subscribe, both ends poll"),
+                Listing::new(
+                    Asked::Survival,
+                    "iceoryx2 publish-subscribe, both ends poll; asks no liveness API",
+                ),
             ],
         )
     };
@@ -64,6 +72,27 @@ impl Driver for Iceoryx {
     }
 }
 
+impl Driver for MonitoredIceoryx {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Spins,
+        needs: &[PEERS],
+        ..Mechanism::new(
+            "iceoryx2-monitored",
+            Death::LeavesOne { row: "iceoryx2-monitored", survivor: AfterKill::Told },
+            &[Listing::new(
+                Asked::Survival,
+                "the same; also checks the node list every 10 ms, and removes what a dead node left",
+            )
+            .calling("in Node::list: those of the node list's directory, and fcntl(F_GETLK)")],
+        )
+    };
+
+    #[cfg(feature = "peers")]
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, { size_of::<u64>() }>())
+    }
+}
+
 #[cfg(feature = "peers")]
 mod services {
     use std::fmt::Debug;
@@ -73,6 +102,7 @@ mod services {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
+    use iceoryx2::node::DeadNodeView;
     use iceoryx2::port::publisher::Publisher;
     use iceoryx2::port::subscriber::Subscriber;
     use iceoryx2::prelude::*;
@@ -81,15 +111,20 @@ mod services {
     use tontine_host::leftovers::{self, Folder, MEMORY, SHARED_MEMORY, remove_all};
     use tontine_host::peer::{PeerHandle, SPINS};
 
-    use super::{Iceoryx, NAMED_BYTES, NAMED_DEPTH};
+    use super::{Iceoryx, MonitoredIceoryx, NAMED_BYTES, NAMED_DEPTH};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
-    use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, check};
+    use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, TwoWay, check};
     use crate::location::Location;
 
     /// Timeout for two ends to find each other.
     const PATIENCE: Duration = Duration::from_secs(10);
     /// Interval between two checks that they have found each other.
     const LOOK: Duration = Duration::from_micros(200);
+    /// Interval between two checks of the node list. The daemon of iceoryx2's example
+    /// `health_monitoring` checks it every 100 ms.
+    const NODE_CHECK: Duration = Duration::from_millis(10);
+    /// Number of polls between two readings of the clock.
+    const POLLS_PER_READING: u32 = 1_000;
     /// Size in bytes of a stream's buffer, within the two limits below, because `/dev/shm` may be
     /// small.
     const BUFFER_BYTES: usize = 8 << 20;
@@ -270,6 +305,91 @@ mod services {
                     && back.dynamic_config().number_of_publishers() > 0
             })?;
             Ok(Duplex { out: publishing, back: subscribing })
+        }
+    }
+
+    /// An end that also checks the node list.
+    pub struct MonitoredPubSub<const BYTES: usize> {
+        plain: Duplex<Publishing<BYTES>, Subscribing<BYTES>>,
+        config: Config,
+        next_check: Instant,
+    }
+
+    impl<const BYTES: usize> MonitoredPubSub<BYTES> {
+        /// Returns the dead nodes. The list contains this pair's nodes only, because the directory
+        /// of the nodes is private.
+        fn dead_nodes(&self) -> Result<Vec<DeadNodeView<ipc::Service>>> {
+            let mut dead = Vec::new();
+            Node::<ipc::Service>::list(&self.config, |state| {
+                if let NodeState::Dead(node) = state {
+                    dead.push(node);
+                }
+                CallbackProgression::Continue
+            })
+            .map_err(failed("listing the nodes"))?;
+            Ok(dead)
+        }
+    }
+
+    impl<const BYTES: usize> Outlet for MonitoredPubSub<BYTES> {
+        #[inline(always)]
+        fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
+            self.plain.send(message, peers)
+        }
+    }
+
+    impl<const BYTES: usize> Inlet for MonitoredPubSub<BYTES> {
+        #[inline(always)]
+        fn receive<R>(
+            &mut self,
+            peers: &[PeerHandle<'_>],
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<R, TransferError> {
+            let subscriber = &self.plain.back.subscriber;
+            loop {
+                for _ in 0..POLLS_PER_READING {
+                    if let Some(sample) = subscriber.receive().map_err(failed("receive"))? {
+                        return Ok(look(&sample[..]));
+                    }
+                }
+                if Instant::now() < self.next_check {
+                    continue;
+                }
+                check(peers)?;
+                let dead = self.dead_nodes()?;
+                if dead.is_empty() {
+                    self.next_check = Instant::now() + NODE_CHECK;
+                    continue;
+                }
+                // Its last message may have arrived after the last poll.
+                if let Some(sample) = subscriber.receive().map_err(failed("receive"))? {
+                    return Ok(look(&sample[..]));
+                }
+                for node in dead {
+                    node.try_remove_stale_resources().map_err(failed("removing a dead node"))?;
+                }
+                return Err(TransferError::Gone);
+            }
+        }
+    }
+
+    impl<const BYTES: usize> TwoWay for MonitoredPubSub<BYTES> {}
+
+    impl PairDriver for MonitoredIceoryx {
+        type Half = <Iceoryx as PairDriver>::Half;
+        type End<const BYTES: usize> = MonitoredPubSub<BYTES>;
+
+        fn pair(bytes: usize) -> Result<Couple<Self::Half>> {
+            Iceoryx::pair(bytes)
+        }
+
+        fn open<const BYTES: usize>(
+            half: Self::Half,
+            peers: &[PeerHandle<'_>],
+        ) -> Result<Self::End<BYTES>> {
+            let config = half.0.config.clone();
+            let plain = Iceoryx::open(half, peers)?;
+            Ok(MonitoredPubSub { plain, config, next_check: Instant::now() + NODE_CHECK })
         }
     }
 

@@ -4,8 +4,8 @@
 //!
 //! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`,
 //! `start_barrier`, `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`;
-//! `descriptor`, `ring`; `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`,
-//! `mailbox`, `pipe`, `posix_mq`, `robust_ring`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`,
+//! `descriptor`, `ring`; `robust_ring`; `boost_queue`, `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`,
+//! `mailbox`, `pipe`, `posix_mq`, `robust_monitored`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`,
 //! `socket`, `spinlock`, `zeromq`; `registry`.
 //!
 //! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and
@@ -23,6 +23,7 @@
 
 pub mod about;
 pub mod boost;
+pub mod boost_queue;
 pub mod condvar;
 pub mod creation;
 pub mod crossbeam;
@@ -46,6 +47,7 @@ pub mod posix_mq;
 pub mod region;
 pub mod registry;
 pub mod ring;
+pub mod robust_monitored;
 pub mod robust_ring;
 pub mod rtrb;
 pub mod semaphore;

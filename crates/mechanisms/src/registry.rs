@@ -7,8 +7,9 @@ use tontine_host::error::{MeasureError, Result};
 use crate::about::{Asked, Listing, Mechanism};
 use crate::driver::{Driver, NamedUser, PairUser, StreamUser, Traffic};
 use crate::{
-    condvar, crossbeam, elsewhere, eventfd, futex, iceoryx, mailbox, pipe, posix_mq, ring,
-    robust_ring, rtrb, semaphore, semaphore_ring, signal, socket, spinlock, zeromq,
+    boost_queue, condvar, crossbeam, elsewhere, eventfd, futex, iceoryx, mailbox, pipe, posix_mq,
+    ring, robust_monitored, robust_ring, rtrb, semaphore, semaphore_ring, signal, socket, spinlock,
+    zeromq,
 };
 
 /// Defines the registry of these drivers.
@@ -69,11 +70,16 @@ registry![
     signal::Usr1,
     ring::Under<semaphore_ring::Semaphores>,
     ring::Under<robust_ring::Robust>,
+    robust_monitored::MonitoredRing,
+    boost_queue::BoostQueue,
+    boost_queue::MonitoredBoostQueue,
     zeromq::Inproc,
     zeromq::Ipc,
+    zeromq::MonitoredIpc,
     crossbeam::Crossbeam,
     rtrb::Rtrb,
     iceoryx::Iceoryx,
+    iceoryx::MonitoredIceoryx,
     mailbox::Spin,
     mailbox::Sleep,
     mailbox::MailboxMechanism,

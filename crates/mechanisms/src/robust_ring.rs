@@ -11,7 +11,7 @@ use std::time::Duration;
 use tontine_host::error::{ErrorContext, Result};
 use tontine_host::peer::PeerHandle;
 
-use crate::about::{Asked, Death, Explored, Listing, Mechanism};
+use crate::about::{AfterKill, Asked, Death, Explored, Listing, Mechanism};
 use crate::end::{TransferError, check, deadline_in};
 use crate::monitor::{error, initialise_condition, initialise_mutex};
 use crate::operation::Operation;
@@ -51,11 +51,7 @@ impl RingGuard for Robust {
         }),
         ..Mechanism::new(
             "robust-ring",
-            Death::As {
-                other: "condvar",
-                why: "not killed at random (`tontine crash robust-ring` kills at every \
-                      instruction); its condition variables are those of",
-            },
+            Death::LeavesOne { row: "robust-ring", survivor: AfterKill::Wedged },
             &[
                 Listing::new(
                     Asked::RoundTrip,
@@ -71,6 +67,11 @@ impl RingGuard for Robust {
                 )
                 .calling(CALLS)
                 .in_brief(),
+                Listing::new(
+                    Asked::Survival,
+                    "a ring under a robust mutex; a dead owner's lock is recovered, no other check",
+                )
+                .calling(CALLS),
             ],
         )
     };

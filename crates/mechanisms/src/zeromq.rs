@@ -1,5 +1,6 @@
 //! ZeroMQ: PAIR sockets, and PUSH to PULL sockets, over `inproc` between threads (`zmq-inproc`) and
-//! over `ipc` between processes (`zmq-ipc`).
+//! over `ipc` between processes (`zmq-ipc`). `zmq-ipc-monitored` also waits for the events of
+//! `zmq_socket_monitor(3)`, by which ZeroMQ reports that a connection has ended.
 //!
 //! `zmq_send` returns when the message is in the library's own queue inside the process. A context
 //! cannot be used across a fork, so each process creates its own context after the fork.
@@ -15,6 +16,9 @@ pub struct Inproc;
 
 /// `zmq-ipc`.
 pub struct Ipc;
+
+/// `zmq-ipc-monitored`.
+pub struct MonitoredIpc;
 
 impl Driver for Inproc {
     const MECHANISM: Mechanism = Mechanism {
@@ -66,7 +70,10 @@ impl Driver for Ipc {
             &[
                 Listing::new(Asked::RoundTrip, "ZeroMQ PAIR sockets over ipc; two processes"),
                 Listing::new(Asked::Throughput, "ZeroMQ PUSH to PULL over ipc; processes"),
-                Listing::new(Asked::Survival, "ZeroMQ PAIR sockets over ipc"),
+                Listing::new(
+                    Asked::Survival,
+                    "ZeroMQ PAIR sockets over ipc; waits for messages, asks no liveness API",
+                ),
                 Listing::new(Asked::WakeUp, "ZeroMQ PAIR sockets over ipc"),
             ],
         )
@@ -88,6 +95,27 @@ impl Driver for Ipc {
     }
 }
 
+impl Driver for MonitoredIpc {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Mediated,
+        needs: &[PEERS],
+        ..Mechanism::new(
+            "zmq-ipc-monitored",
+            Death::LeavesOne { row: "zmq-ipc-monitored", survivor: AfterKill::Told },
+            &[Listing::new(
+                Asked::Survival,
+                "the same; also waits for DISCONNECTED of the socket monitor, in the same zmq_poll",
+            )
+            .calling("poll, by zmq_poll on the socket and its monitor")],
+        )
+    };
+
+    #[cfg(feature = "peers")]
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, 1>())
+    }
+}
+
 #[cfg(feature = "peers")]
 pub use sockets::ZeroMqSocket;
 
@@ -101,7 +129,7 @@ mod sockets {
     use tontine_host::leftovers::Folder;
     use tontine_host::peer::PeerHandle;
 
-    use super::{Inproc, Ipc};
+    use super::{Inproc, Ipc, MonitoredIpc};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
     use crate::end::{Inlet, Outlet, Patient, TransferError, TwoWay, check};
     use crate::location::Location;
@@ -115,6 +143,8 @@ mod sockets {
     const NAMED_RECONNECT_MS: i32 = 5;
     /// The address of sockets between threads. Each context has its own address space.
     const INPROC: &str = "inproc://tontine";
+    /// The address of a socket's monitor, in the context of its process.
+    const MONITOR: &str = "inproc://tontine-monitor";
 
     /// A socket, which keeps its context alive.
     pub struct ZeroMqSocket {
@@ -252,6 +282,12 @@ mod sockets {
             _: &[PeerHandle<'_>],
         ) -> Result<ZeroMqSocket> {
             let socket = ZeroMqSocket::new(&zmq::Context::new(), zmq::PAIR)?;
+            Self::joined(socket, &folder, binds)
+        }
+    }
+
+    impl Ipc {
+        fn joined(socket: ZeroMqSocket, folder: &Folder, binds: bool) -> Result<ZeroMqSocket> {
             let endpoint = endpoint(folder.path());
             if binds {
                 socket.without_linger()?.bound(&endpoint)
@@ -259,6 +295,97 @@ mod sockets {
                 // This end sends the last reply, which must not be lost.
                 socket.connected(&endpoint, RECONNECT_MS)
             }
+        }
+    }
+
+    /// A socket, and the socket at which the library reports the end of its connection.
+    pub struct MonitoredSocket {
+        plain: ZeroMqSocket,
+        monitor: zmq::Socket,
+    }
+
+    impl MonitoredSocket {
+        /// Waits for one of these events, or until the connection has ended. Returns `true` if an
+        /// event occurred; events take precedence, so that the last message of a dead peer arrives.
+        fn wait(&self, events: zmq::PollEvents, peers: &[PeerHandle<'_>]) -> Result<bool> {
+            loop {
+                let socket = self.plain.socket.as_poll_item(events);
+                let mut both = [socket, self.monitor.as_poll_item(zmq::POLLIN)];
+                match zmq::poll(&mut both, -1) {
+                    // The monitor was asked for a single kind of event.
+                    Ok(_) if both[1].is_readable() => {
+                        let ready = self.plain.socket.poll(events, 0);
+                        return ready.map(|ready| ready > 0).map_err(failed("zmq_poll"));
+                    }
+                    Ok(_) => return Ok(true),
+                    Err(zmq::Error::EINTR) => check(peers)?,
+                    Err(error) => return Err(failed("zmq_poll")(error)),
+                }
+            }
+        }
+    }
+
+    fn failed(call: &'static str) -> impl Fn(zmq::Error) -> MeasureError {
+        move |error| MeasureError::fail(format!("{call}: {error}"))
+    }
+
+    impl Outlet for MonitoredSocket {
+        #[inline(always)]
+        fn send(&mut self, message: &[u8], peers: &[PeerHandle<'_>]) -> Result<(), TransferError> {
+            loop {
+                match self.plain.socket.send(message, zmq::DONTWAIT) {
+                    Ok(()) => return Ok(()),
+                    Err(zmq::Error::EINTR) => check(peers)?,
+                    // A PAIR socket without a connection accepts no message.
+                    Err(zmq::Error::EAGAIN) => {
+                        if !self.wait(zmq::POLLOUT, peers)? {
+                            return Err(TransferError::Gone);
+                        }
+                    }
+                    Err(error) => return Err(failed("zmq_send")(error).into()),
+                }
+            }
+        }
+    }
+
+    impl Inlet for MonitoredSocket {
+        #[inline(always)]
+        fn receive<R>(
+            &mut self,
+            peers: &[PeerHandle<'_>],
+            look: impl FnOnce(&[u8]) -> R,
+        ) -> Result<R, TransferError> {
+            if self.wait(zmq::POLLIN, peers)? {
+                self.plain.receive(peers, look)
+            } else {
+                Err(TransferError::Gone)
+            }
+        }
+    }
+
+    impl TwoWay for MonitoredSocket {}
+
+    impl PairDriver for MonitoredIpc {
+        type Half = <Ipc as PairDriver>::Half;
+        type End<const BYTES: usize> = MonitoredSocket;
+
+        fn pair(bytes: usize) -> Result<Couple<Self::Half>> {
+            Ipc::pair(bytes)
+        }
+
+        fn open<const BYTES: usize>(
+            (folder, binds): Self::Half,
+            _: &[PeerHandle<'_>],
+        ) -> Result<MonitoredSocket> {
+            let context = zmq::Context::new();
+            let plain = ZeroMqSocket::new(&context, zmq::PAIR)?;
+            let disconnected = zmq::SocketEvent::DISCONNECTED as i32;
+            let monitored = plain.socket.monitor(MONITOR, disconnected);
+            monitored.map_err(set_up("zmq_socket_monitor"))?;
+            let monitor = context.socket(zmq::PAIR).map_err(set_up("zmq_socket"))?;
+            monitor.connect(MONITOR).map_err(set_up("zmq_connect"))?;
+            let plain = Ipc::joined(plain, &folder, binds)?;
+            Ok(MonitoredSocket { plain, monitor })
         }
     }
 

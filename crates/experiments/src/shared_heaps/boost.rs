@@ -1,19 +1,13 @@
 //! Boost.Interprocess's `managed_shared_memory`: [`Boost`].
 //!
-//! The heap's code is C++, which `tontine-mechanisms` compiles into a library that this process
-//! loads. Each run compiles the code once: the first invocation stores the library in a folder that
-//! the run removes at its end.
+//! The heap's code is C++, which `tontine-mechanisms` compiles into a library and loads.
 
-#![allow(unsafe_code, reason = "loads a library and calls its C functions")]
+#![allow(unsafe_code, reason = "calls the C functions of a library")]
 
-use std::ffi::{CStr, CString, c_char, c_void};
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
 
-use tontine_host::error::{ErrorContext, MeasureError, Result};
-use tontine_host::leftovers;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::shared::first_free_name;
 use tontine_mechanisms::boost::MANAGED_SHARED_MEMORY;
 
@@ -57,7 +51,7 @@ impl Boost {
     /// Returns `Skipped` if there is no compiler or no Boost, and `Failed` if the source does not
     /// compile.
     pub(super) fn new() -> Result<Self> {
-        let functions = load(&compiled()?)?;
+        let functions = load()?;
         let create = |name: &CStr| {
             // SAFETY: the name ends with a zero byte and lives for the call.
             let heap = unsafe { (functions.create)(name.as_ptr(), BYTES) };
@@ -72,40 +66,10 @@ impl Boost {
     }
 }
 
-/// Returns the library's path. Compiles the library if this run has not done so yet.
-fn compiled() -> Result<PathBuf> {
-    let folder = leftovers::folder_of_the_run("boost")?;
-    let library = folder.join("managed_shared_memory.so");
-    if library.exists() {
-        return Ok(library);
-    }
-    // Another invocation may compile at the same time, so each invocation uses its own name. The
-    // last result remains.
-    let own = |end: &str| folder.join(format!("{}{end}", std::process::id()));
-    let (source, made) = (own(".cpp"), own(".so"));
-    let compiled = MANAGED_SHARED_MEMORY.compile(&source, &made);
-    let _ = fs::remove_file(&source);
-    compiled?;
-    fs::rename(&made, &library).setting_up("rename of the compiled C++ part")?;
-    Ok(library)
-}
-
-/// Loads the library, for the lifetime of this process.
-fn load(library: &Path) -> Result<BoostFunctions> {
-    let path = CString::new(library.as_os_str().as_bytes())
-        .map_err(|_| MeasureError::skip("the temporary folder has a zero in its name"))?;
-    // SAFETY: the path ends with a zero byte; the library has only its own initialisers.
-    let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    let symbol = |name: &CStr| -> Result<*mut c_void> {
-        if !loaded.is_null() {
-            // SAFETY: the library was loaded and is never closed; the name ends with a zero byte.
-            let found = unsafe { libc::dlsym(loaded, name.as_ptr()) };
-            if !found.is_null() {
-                return Ok(found);
-            }
-        }
-        Err(MeasureError::skip(format!("loading the C++ part: {}", last_error())))
-    };
+/// Loads the library's functions.
+fn load() -> Result<BoostFunctions> {
+    let library = MANAGED_SHARED_MEMORY.load("managed_shared_memory")?;
+    let symbol = |name: &CStr| library.symbol(name).map(NonNull::as_ptr);
     let [create, allocate, free] = [
         symbol(c"tontine_boost_create")?,
         symbol(c"tontine_boost_allocate")?,
@@ -122,17 +86,6 @@ fn load(library: &Path) -> Result<BoostFunctions> {
             address: std::mem::transmute::<*mut c_void, ToAddress>(address),
         })
     }
-}
-
-fn last_error() -> String {
-    // SAFETY: dlerror returns null or a text that lives until this thread's next call of the dl
-    // functions.
-    let said = unsafe { libc::dlerror() };
-    if said.is_null() {
-        return "no reason given".to_owned();
-    }
-    // SAFETY: the text is not null and ends with a zero byte.
-    unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned()
 }
 
 impl World for Boost {

@@ -21,8 +21,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          forth. All other processes close their copies of the ends, so that only the mechanism can \
          notify.",
         "One of the two, chosen at random, is killed with SIGKILL at a random moment.",
-        "The survivor has 200 ms to notice, without help: no timer, and no check whether the other \
-         is alive. If it has not noticed by then, it counts as wedged.",
+        "The survivor has 200 ms to notice. In most rows it has no help: no timer, and no check \
+         whether the other is alive. If it has not noticed by then, it counts as wedged.",
+        "In a row whose name ends with -monitored, the same mechanism is used as its documentation \
+         recommends for crashes: the survivor also asks a liveness API, every 10 ms or when the \
+         library reports an event. The row without -monitored asks none.",
         "Both have logged, in memory that outlives them, what they sent and received: from these \
          logs the referee decides what was torn and what was lost.",
     ],
@@ -35,7 +38,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               instruction instead. `lost` is near 100 % for all mechanisms that keep messages out \
               of the sender's reach, because unread messages vanish with their receiver; \
               `lost_with_sender` counts only messages of a dead sender. Mechanisms between threads \
-              are left out: a kill ends both.",
+              are left out: a kill ends both. Compare a mechanism with its -monitored row: the first \
+              shows what the queue alone reports, the second what a program gets that follows the \
+              documentation. A process that is alive but hangs is noticed in neither.",
     calls: &[
         (
             "all",

@@ -20,7 +20,9 @@
 //! the sender's reach.
 //!
 //! The survivor has no help: no timer, and no check of the peer. It notices only what the mechanism
-//! reports. The experiment does not kill at every instruction, and repairs nothing.
+//! reports. A row whose name ends with `-monitored` shows the same mechanism with the check that
+//! its documentation recommends for crashes: the mechanism itself makes the check and reports the
+//! death. The experiment does not kill at every instruction, and repairs nothing.
 
 mod explained;
 mod message;
