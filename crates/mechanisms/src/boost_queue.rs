@@ -2,9 +2,9 @@
 //! wait for messages, and `boost-message-queue-monitored`, whose ends use what Boost offers for
 //! crashes.
 //!
-//! Boost has no notification of a death. Its documentation offers the `file_lock`, which the
-//! system unlocks when its holder ends or crashes; each monitored end holds one for its whole life.
-//! It waits with `timed_receive`, and after 10 ms it tries the lock of the other end. It is compiled
+//! Boost has no notification of a death. Its documentation offers the `file_lock`, which the system
+//! unlocks when its holder ends or crashes; each monitored end holds one for its whole life. It
+//! waits with `timed_receive`, and after 10 ms it tries the lock of the other end. It is compiled
 //! with `BOOST_INTERPROCESS_ENABLE_TIMEOUT_WHEN_LOCKING`, which the maintainer recommends against
 //! the mutex of a dead process: a call then fails if it could not lock the mutex for 10 ms. A
 //! condition variable that locks the mutex again after a wait has no such limit. After a death, the
@@ -65,7 +65,9 @@ impl Driver for BoostQueue {
 }
 
 impl Driver for MonitoredBoostQueue {
-    const MECHANISM: Mechanism = Mechanism::new(
+    const MECHANISM: Mechanism = Mechanism {
+        check_interval: Some(Duration::from_millis(CHECK_MS as u64)),
+        ..Mechanism::new(
         "boost-message-queue-monitored",
         // A wait for the condition variable ends by locking the mutex, without a timeout.
         Death::LeavesOne { row: "boost-message-queue-monitored", survivor: AfterKill::Either },
@@ -74,7 +76,7 @@ impl Driver for MonitoredBoostQueue {
             "the same; waits and locks for at most 10 ms, then checks a file_lock of the other end",
         )
         .calling("futex(FUTEX_WAIT_BITSET) with a timeout of 10 ms, then fcntl(F_SETLK)")],
-    );
+    )};
 
     fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
         Some(user.processes::<Self, 8>())

@@ -6,6 +6,8 @@
 //! prefix in `/dev/shm`, named after their creator and removed with it. The directories of killed
 //! processes are removed at the next start. A node is created in the process that uses it.
 
+use std::time::Duration;
+
 use crate::about::{AfterKill, Asked, Death, Explored, Idle, Listing, Mechanism, PEERS};
 use crate::driver::Driver;
 #[cfg(feature = "peers")]
@@ -15,6 +17,10 @@ use crate::operation::Operation;
 /// Capacity of a named subscriber's buffer in messages, which exceeds the number that any script
 /// sends.
 const NAMED_DEPTH: usize = 16;
+
+/// Interval between two checks of the node list. The daemon of iceoryx2's example
+/// `health_monitoring` checks it every 100 ms.
+const NODE_CHECK: Duration = Duration::from_millis(10);
 
 /// `iceoryx2`.
 pub struct Iceoryx;
@@ -31,7 +37,7 @@ impl Driver for Iceoryx {
             caveat: "A later subscriber does not get the messages that an earlier one did not \
                      read",
             // iceoryx2 waits a second for an object that another process has begun to create.
-            patience: Some(std::time::Duration::from_secs(5)),
+            patience: Some(Duration::from_secs(5)),
             ..Explored::new(
                 "iceoryx2",
                 "iceoryx2, publish-subscribe, both ends polling",
@@ -76,12 +82,13 @@ impl Driver for MonitoredIceoryx {
     const MECHANISM: Mechanism = Mechanism {
         idle: Idle::Spins,
         needs: &[PEERS],
+        check_interval: Some(NODE_CHECK),
         ..Mechanism::new(
             "iceoryx2-monitored",
             Death::LeavesOne { row: "iceoryx2-monitored", survivor: AfterKill::Told },
             &[Listing::new(
                 Asked::Survival,
-                "the same; also checks the node list every 10 ms, and removes what a dead node left",
+                "the same; while it waits, checks the node list every 10 ms and removes dead nodes",
             )
             .calling("in Node::list: those of the node list's directory, and fcntl(F_GETLK)")],
         )
@@ -111,7 +118,7 @@ mod services {
     use tontine_host::leftovers::{self, Folder, MEMORY, SHARED_MEMORY, remove_all};
     use tontine_host::peer::{PeerHandle, SPINS};
 
-    use super::{Iceoryx, MonitoredIceoryx, NAMED_BYTES, NAMED_DEPTH};
+    use super::{Iceoryx, MonitoredIceoryx, NAMED_BYTES, NAMED_DEPTH, NODE_CHECK};
     use crate::driver::{Couple, NamedDriver, PairDriver, StreamDriver, Traffic};
     use crate::end::{Duplex, Inlet, Outlet, Patient, TransferError, TwoWay, check};
     use crate::location::Location;
@@ -120,9 +127,6 @@ mod services {
     const PATIENCE: Duration = Duration::from_secs(10);
     /// Interval between two checks that they have found each other.
     const LOOK: Duration = Duration::from_micros(200);
-    /// Interval between two checks of the node list. The daemon of iceoryx2's example
-    /// `health_monitoring` checks it every 100 ms.
-    const NODE_CHECK: Duration = Duration::from_millis(10);
     /// Number of polls between two readings of the clock.
     const POLLS_PER_READING: u32 = 1_000;
     /// Size in bytes of a stream's buffer, within the two limits below, because `/dev/shm` may be
@@ -312,7 +316,6 @@ mod services {
     pub struct MonitoredPubSub<const BYTES: usize> {
         plain: Duplex<Publishing<BYTES>, Subscribing<BYTES>>,
         config: Config,
-        next_check: Instant,
     }
 
     impl<const BYTES: usize> MonitoredPubSub<BYTES> {
@@ -346,19 +349,20 @@ mod services {
             look: impl FnOnce(&[u8]) -> R,
         ) -> Result<R, TransferError> {
             let subscriber = &self.plain.back.subscriber;
+            let mut last_check = None;
             loop {
                 for _ in 0..POLLS_PER_READING {
                     if let Some(sample) = subscriber.receive().map_err(failed("receive"))? {
                         return Ok(look(&sample[..]));
                     }
                 }
-                if Instant::now() < self.next_check {
+                if last_check.get_or_insert_with(Instant::now).elapsed() < NODE_CHECK {
                     continue;
                 }
                 check(peers)?;
                 let dead = self.dead_nodes()?;
                 if dead.is_empty() {
-                    self.next_check = Instant::now() + NODE_CHECK;
+                    last_check = None;
                     continue;
                 }
                 // Its last message may have arrived after the last poll.
@@ -389,7 +393,7 @@ mod services {
         ) -> Result<Self::End<BYTES>> {
             let config = half.0.config.clone();
             let plain = Iceoryx::open(half, peers)?;
-            Ok(MonitoredPubSub { plain, config, next_check: Instant::now() + NODE_CHECK })
+            Ok(MonitoredPubSub { plain, config })
         }
     }
 

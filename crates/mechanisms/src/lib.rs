@@ -4,9 +4,9 @@
 //!
 //! Floors, from the bottom up: `boost`, `creation`, `heap`, `image`, `location`, `monitor`,
 //! `start_barrier`, `operation`, `owner`; `about`, `docker`, `end`, `region`, `slot`; `driver`;
-//! `descriptor`, `ring`; `robust_ring`; `boost_queue`, `condvar`, `crossbeam`, `elsewhere`, `eventfd`, `futex`, `iceoryx`,
-//! `mailbox`, `pipe`, `posix_mq`, `robust_monitored`, `rtrb`, `semaphore`, `semaphore_ring`, `signal`,
-//! `socket`, `spinlock`, `zeromq`; `registry`.
+//! `descriptor`, `ring`; `robust_ring`; `boost_queue`, `condvar`, `crossbeam`, `elsewhere`,
+//! `eventfd`, `futex`, `iceoryx`, `mailbox`, `pipe`, `posix_mq`, `robust_monitored`, `rtrb`,
+//! `semaphore`, `semaphore_ring`, `signal`, `socket`, `spinlock`, `zeromq`; `registry`.
 //!
 //! A mechanism is a value, [`about::Mechanism`], and a type, a [`driver::Driver`]: one file, and
 //! one line in [`registry`]. Its ends are an [`end::Outlet`] and an [`end::Inlet`], or one type

@@ -32,16 +32,19 @@ const CHECK: Duration = Duration::from_millis(10);
 pub struct MonitoredRing;
 
 impl Driver for MonitoredRing {
-    const MECHANISM: Mechanism = Mechanism::new(
-        "robust-ring-monitored",
-        // A process that dies inside a condition variable may leave it unusable.
-        Death::LeavesOne { row: "robust-ring-monitored", survivor: AfterKill::Either },
-        &[Listing::new(
-            Asked::Survival,
-            "the same; also tries every 10 ms to lock a robust mutex that the other end holds",
+    const MECHANISM: Mechanism = Mechanism {
+        check_interval: Some(CHECK),
+        ..Mechanism::new(
+            "robust-ring-monitored",
+            // A process that dies inside a condition variable may leave it unusable.
+            Death::LeavesOne { row: "robust-ring-monitored", survivor: AfterKill::Either },
+            &[Listing::new(
+                Asked::Survival,
+                "the same; also tries every 10 ms to lock a robust mutex that the other end holds",
+            )
+            .calling("futex(FUTEX_WAIT_BITSET) with a timeout of 10 ms; none for the check")],
         )
-        .calling("futex(FUTEX_WAIT_BITSET) with a timeout of 10 ms; none for the check")],
-    );
+    };
 
     fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
         Some(user.processes::<Self, 8>())

@@ -23,9 +23,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "One of the two, chosen at random, is killed with SIGKILL at a random moment.",
         "The survivor has 200 ms to notice. In most rows it has no help: no timer, and no check \
          whether the other is alive. If it has not noticed by then, it counts as wedged.",
-        "In a row whose name ends with -monitored, the same mechanism is used as its documentation \
-         recommends for crashes: the survivor also asks a liveness API, every 10 ms or when the \
-         library reports an event. The row without -monitored asks none.",
+        "In a row whose name ends with -monitored, the mechanism is used as its documentation \
+         recommends for crashes: the survivor also asks a liveness API, when it has waited for 10 \
+         ms or when the library reports an event. The row without -monitored asks none.",
         "Both have logged, in memory that outlives them, what they sent and received: from these \
          logs the referee decides what was torn and what was lost.",
     ],

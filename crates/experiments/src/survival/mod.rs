@@ -108,8 +108,15 @@ fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<KillOu
             "needs two processors: two spinning ends on one only wait for each other",
         ));
     }
-    let (processors, carries, clock) = ([first, second], mechanism.carries, Clock::calibrated());
-    let plan = KillPlan { count, processors, spins, carries, deadline, clock };
+    let plan = KillPlan {
+        count,
+        processors: [first, second],
+        spins,
+        check_interval: mechanism.check_interval,
+        carries: mechanism.carries,
+        deadline,
+        clock: Clock::calibrated(),
+    };
     registry::pairs(variant, Kills(&plan))?
 }
 

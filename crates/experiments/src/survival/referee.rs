@@ -28,8 +28,12 @@ use tontine_mechanisms::end::TwoWay;
 
 use super::player::{BothProgress, PairPlayer};
 
-/// Time for which the referee waits for a survivor. Survivors that notice do so far earlier.
-const ATTENDED: Duration = Duration::from_millis(3);
+/// Time for which the referee waits for a survivor. A survivor that its mechanism notifies notices
+/// far earlier.
+const ATTENDED: Duration = Duration::from_millis(1);
+/// Like [`ATTENDED`], in intervals of the check that a spinning survivor makes. If it were set
+/// aside, the next pair would keep it from its processor.
+const ATTENDED_CHECKS: u32 = 5;
 /// Timeout for the start of two players.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of messages that must have passed before the kill.
@@ -49,11 +53,23 @@ pub(super) struct KillPlan {
     pub(super) processors: [usize; 2],
     /// `true` if the players spin.
     pub(super) spins: bool,
+    /// Interval of the mechanism's own liveness check, if it makes one.
+    pub(super) check_interval: Option<Duration>,
     /// The part of a message that reaches the receiver.
     pub(super) carries: Carries,
     /// Time after the kill at which a survivor that has not noticed counts as wedged.
     pub(super) deadline: Duration,
     pub(super) clock: Clock,
+}
+
+impl KillPlan {
+    /// Returns the time for which the referee waits for a survivor before it is set aside.
+    fn attended(&self) -> Duration {
+        match self.check_interval {
+            Some(interval) if self.spins => interval * ATTENDED_CHECKS,
+            _ => ATTENDED,
+        }
+    }
 }
 
 /// The fate of one survivor and of the messages.
@@ -84,7 +100,7 @@ pub(super) fn kills<H, E: TwoWay>(
     let mut aside: VecDeque<Survivor> = VecDeque::new();
     for _ in 0..plan.count {
         let mut survivor = PairRun::begin(plan, pair()?, &open)?.kill_one(plan)?;
-        if survivor.ends_within(ATTENDED)? {
+        if survivor.ends_within(plan.attended())? {
             fates.push(survivor.fate(plan)?);
         } else {
             if plan.spins {

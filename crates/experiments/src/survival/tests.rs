@@ -36,6 +36,7 @@ fn plan() -> KillPlan {
         count: KILLS,
         processors,
         spins: false,
+        check_interval: None,
         carries: Carries::Messages,
         deadline: PATIENT,
         clock,
@@ -76,6 +77,44 @@ fn survivor_is_notified_as_its_mechanism_documents() {
         }
         // Pipes, UNIX sockets, futexes and eventfds exist on every machine.
         claim(tried >= 4, tried)
+    });
+}
+
+/// The end of the names of rows that ask a liveness API.
+const MONITORED: &str = "-monitored";
+
+#[test]
+fn monitored_row_follows_its_plain_row() {
+    let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
+    let monitored = names.iter().enumerate().filter_map(|(at, name)| {
+        let plain = name.strip_suffix(MONITORED)?;
+        Some((at.checked_sub(1).map(|before| names[before]), plain))
+    });
+    let pairs: Vec<_> = monitored.collect();
+    assert_eq!(pairs.len(), 4, "{pairs:?}");
+    assert!(pairs.iter().all(|(before, plain)| *before == Some(plain)), "{pairs:?}");
+}
+
+/// The peers whose documentation promises a notification must always give one. A robust mutex and a
+/// file lock always show the death, but a condition variable may hang before the check; 4 kills
+/// seldom hit it.
+#[test]
+fn monitored_survivor_is_notified_and_its_plain_twin_is_not() {
+    in_a_process_of_its_own(|| {
+        for variant in VARIANTS.iter() {
+            let Some(plain) = variant.name.strip_suffix(MONITORED) else { continue };
+            let (Some(with), Some(without)) = (fates(variant.name)?, fates(plain)?) else {
+                continue;
+            };
+            let told = |fates: &[KillOutcome]| {
+                fates.iter().filter(|fate| fate.notice_ns.is_some()).count()
+            };
+            let promised = ["iceoryx2", "zmq-ipc"].contains(&plain);
+            let least = if promised { KILLS } else { KILLS / 2 };
+            claim(told(&with) >= least, (variant.name, &with))?;
+            claim(told(&without) == 0, (plain, &without))?;
+        }
+        Ok(())
     });
 }
 
