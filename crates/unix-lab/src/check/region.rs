@@ -25,6 +25,7 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::time::now_ns;
+use crate::scenario::wire::whole_chars;
 
 /// Maximum number of threads of a run.
 pub(super) const SEATS: usize = 512;
@@ -140,7 +141,7 @@ struct ShortText<'b> {
 
 impl fmt::Write for ShortText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let fits = text.floor_char_boundary(CALL - self.length);
+        let fits = whole_chars(text, CALL - self.length);
         let places = &self.bytes[self.length..self.length + fits];
         places.iter().zip(text.bytes()).for_each(|(place, byte)| place.store(byte, Relaxed));
         self.length += fits;
@@ -228,7 +229,7 @@ impl RegionShared {
         // SAFETY: the checker reads the report only after the reply of the init process, which
         // happens later.
         let words = unsafe { &mut *self.words.get() };
-        let length = text.floor_char_boundary(words.len() - 1);
+        let length = whole_chars(text, words.len() - 1);
         words[..length].copy_from_slice(&text.as_bytes()[..length]);
         words[length] = 0;
     }

@@ -87,11 +87,19 @@ struct StackLine {
 impl fmt::Write for StackLine {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = LONGEST - 1 - self.length;
-        let fits = text.floor_char_boundary(room);
+        let fits = whole_chars(text, room);
         self.bytes[self.length..self.length + fits].copy_from_slice(&text.as_bytes()[..fits]);
         self.length += fits;
         if fits == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
+}
+
+/// Returns the length of the longest prefix of at most `max` bytes that splits no character.
+pub(crate) fn whole_chars(text: &str, max: usize) -> usize {
+    if max >= text.len() {
+        return text.len();
+    }
+    (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Escapes the characters that separate fields with a backslash.

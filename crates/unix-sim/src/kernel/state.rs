@@ -130,10 +130,7 @@ impl SystemState {
     pub fn brief(&self) -> impl fmt::Display {
         let left = self.processes.len().saturating_sub(Self::BRIEF);
         let first = Self { processes: self.processes.iter().take(Self::BRIEF).cloned().collect() };
-        fmt::from_fn(move |f| match left {
-            0 => write!(f, "{first}"),
-            _ => writeln!(f, "{first}and {left} more processes"),
-        })
+        BriefTable { first, left }
     }
 
     /// Describes the first ten runnable threads with their last calls, and gives the number of
@@ -265,6 +262,21 @@ impl Kernel {
                 .as_ref()
                 .map(|_| Awaits { forks: state.p_forkcnt, references: proc.references() }),
             pipe_ends: state.files.pipe_ends(),
+        }
+    }
+}
+
+/// The result of [`SystemState::brief`].
+struct BriefTable {
+    first: SystemState,
+    left: usize,
+}
+
+impl fmt::Display for BriefTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.left {
+            0 => write!(f, "{}", self.first),
+            left => writeln!(f, "{}and {left} more processes", self.first),
         }
     }
 }

@@ -116,9 +116,11 @@ impl Core {
         let me = Member::new(MEMBERS, 0);
         let desk = Mutex::default();
         let mail = Transfers::default();
-        // SAFETY: zero is a valid value of an atomic. The kernel provides the zeros, so most pages
-        // of a large slice are never touched.
-        let long = unsafe { Box::new_zeroed_slice(slabs).assume_init() };
+        // The kernel provides the zeros, so most pages of a large slice are never touched.
+        let zeros = Box::into_raw(vec![0_u64; slabs].into_boxed_slice());
+        // SAFETY: the box has just been released. On 64-bit machines, an atomic has the size, the
+        // alignment and the valid values of its integer.
+        let long = unsafe { Box::from_raw(zeros as *mut [AtomicU64]) };
         let mut core = Self { space, me, id, canaries, desk, mail, destinations, long };
         core.me = core.take_slot()?;
         Ok(core)

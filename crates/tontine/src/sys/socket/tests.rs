@@ -5,6 +5,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::net::RecvFlags;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -322,14 +323,15 @@ fn queued_file_is_closed_after_socket_drop() {
     let probe = std::fs::File::open(&path).expect("file");
     std::fs::remove_file(&path).expect("remove");
     // This lock belongs to the open file, and ends with the file's last holder.
-    locked.lock().expect("lock");
+    flock(&locked, FlockOperation::LockExclusive).expect("lock");
+    let is_open = || flock(&probe, FlockOperation::NonBlockingLockExclusive).is_err();
     let (ours, theirs) = pair().expect("pair");
     assert_eq!(send(&ours, b"file", &[locked.as_fd()]).expect("send"), SendResult::Yes);
     drop(locked);
-    assert!(probe.try_lock().is_err());
+    assert!(is_open());
     drop(PeerSocket::new(theirs).expect("socket"));
     let deadline = Instant::now() + Duration::from_secs(30);
-    while probe.try_lock().is_err() {
+    while is_open() {
         assert!(Instant::now() < deadline, "the file is still open");
         std::thread::sleep(Duration::from_millis(1));
     }

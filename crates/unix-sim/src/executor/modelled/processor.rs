@@ -110,7 +110,8 @@ impl ModelledProcessor {
         let now_ps = self.clock_ps.get();
         let pop = |queue: &RefCell<VecDeque<Arrival>>| {
             let mut queue = queue.borrow_mut();
-            queue.pop_front_if(|first| first.ready_ps <= now_ps)
+            let has_arrived = queue.front().is_some_and(|first| first.ready_ps <= now_ps);
+            if has_arrived { queue.pop_front() } else { None }
         };
         let turn = (self.turn.get() + 1) % ROUND;
         self.turn.set(turn);
