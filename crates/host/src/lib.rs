@@ -9,6 +9,16 @@
 //!
 //! The crate depends on neither mechanisms nor experiments, and computes no statistics.
 
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!(
+    "the `tontine` command and its crates need Linux on x86-64 or AArch64 with 64-bit pointers: they \
+     know the system calls and the counters of those processors"
+);
+
 pub mod clock;
 pub mod error;
 pub mod leftovers;

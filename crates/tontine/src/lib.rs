@@ -57,6 +57,13 @@
     allow(dead_code, unused_imports, reason = "loom models use only words and lanes")
 )]
 
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!(
+    "tontine needs Linux on a 64-bit machine: it is built on robust futexes, epoll and memfd; \
+     if only a part of your program needs it, depend on it under \
+     `[target.'cfg(all(target_os = \"linux\", target_pointer_width = \"64\"))'.dependencies]`"
+);
+
 #[cfg(not(loom))]
 mod error;
 #[cfg(all(any(test, fuzzing), not(loom)))]

@@ -32,7 +32,10 @@
     target_pointer_width = "64",
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-compile_error!("tontine-unix is for Linux on x86-64 and AArch64");
+compile_error!(
+    "tontine-unix needs Linux on x86-64 or AArch64 with 64-bit pointers: it starts processes with \
+     machine code of those processors"
+);
 
 mod errno;
 #[doc(hidden)]
