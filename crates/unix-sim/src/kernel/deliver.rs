@@ -159,8 +159,10 @@ impl Caller<'_> {
         let fatal = state.fatal.filter(|_| state.phase == Phase::Live);
         let taken = if fatal.is_none() { self.issig(&mut state) } else { None };
         let (waiting, act) = match taken {
-            None if let Some((signal, core)) = fatal => (waiting, PsigAction::End(signal, core)),
-            None => (waiting, PsigAction::Nothing),
+            None => {
+                let end = |(signal, core)| PsigAction::End(signal, core);
+                (waiting, fatal.map_or(PsigAction::Nothing, end))
+            }
             Some(info) if state.tracer.is_some() && info.signal != Signal::KILL => {
                 // The tracer may choose a stop. A SIGCONT that arrives before then cancels the
                 // stop, as if it had already been taken.
