@@ -239,11 +239,12 @@ impl Survivor {
     /// Lets all other processes run before the survivor. A failure is ignored: the figures are then
     /// noisier.
     fn step_back(&self) {
-        let nothing = libc::sched_param { sched_priority: 0 };
+        // The kernel's `struct sched_param`. musl's function for this call always fails.
+        let priority: libc::c_int = 0;
         let pid = self.process.pid().as_raw_nonzero().get();
-        // SAFETY: the call takes a number and a plain structure that lives for the call. The
-        // process is our child and is not reaped, so no other process has the number.
-        unsafe { libc::sched_setscheduler(pid, libc::SCHED_IDLE, &nothing) };
+        // SAFETY: takes numbers and a plain structure that lives for the call; the process is our
+        // child and not reaped, so no other process has the number.
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, pid, libc::SCHED_IDLE, &priority) };
     }
 
     /// Returns the survivor's fate. A survivor that still runs has not noticed, and is killed.

@@ -21,6 +21,28 @@ pub(super) enum SyscallStop {
     Other,
 }
 
+/// The kernel's `struct ptrace_syscall_info`, whose union is flat here. musl does not declare it.
+#[repr(C)]
+#[derive(Default)]
+struct SyscallInfo {
+    op: u8,
+    flags: [u8; 3],
+    arch: u32,
+    instruction_pointer: u64,
+    stack_pointer: u64,
+    /// At the entry, the number of the call; at the exit, its result.
+    first: u64,
+    arguments: [u64; 6],
+    filter_data: u64,
+}
+
+impl SyscallInfo {
+    /// The `op` at the entry of a call.
+    const ENTRY: u8 = 1;
+    /// The `op` at the exit of a call.
+    const EXIT: u8 = 2;
+}
+
 /// Options of every traced thread: distinguish calls from signals, also trace each created task,
 /// and kill all tasks when the tracer ends.
 const OPTIONS: libc::c_int = libc::PTRACE_O_TRACESYSGOOD
@@ -99,24 +121,17 @@ impl Traced {
 
     /// Returns the position of a thread that a system call stopped.
     pub(super) fn system_call(self) -> io::Result<SyscallStop> {
-        let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
-        let size = size_of::<libc::ptrace_syscall_info>();
-        let place = info.as_mut_ptr();
-        // SAFETY: the kernel writes at most `size` bytes to the live local variable.
-        let got = unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, self.0, size, place) };
-        check(got)?;
-        // SAFETY: the structure was zeroed and then filled by the kernel; its fields are plain
-        // integers, and `op` determines which part of the union was filled.
-        unsafe {
-            let info = info.assume_init();
-            Ok(match info.op {
-                libc::PTRACE_SYSCALL_INFO_ENTRY => {
-                    SyscallStop::Entry(info.u.entry.nr, info.u.entry.args)
-                }
-                libc::PTRACE_SYSCALL_INFO_EXIT => SyscallStop::Exit(info.u.exit.sval),
-                _ => SyscallStop::Other,
-            })
-        }
+        let mut info = SyscallInfo::default();
+        let size = size_of::<SyscallInfo>();
+        // PTRACE_GET_SYSCALL_INFO, whose type and existence depend on the C library.
+        // SAFETY: the kernel writes at most `size` bytes to the live local variable, whose fields
+        // are integers.
+        check(unsafe { libc::ptrace(0x420e, self.0, size, &raw mut info) })?;
+        Ok(match info.op {
+            SyscallInfo::ENTRY => SyscallStop::Entry(info.first, info.arguments),
+            SyscallInfo::EXIT => SyscallStop::Exit(info.first.cast_signed()),
+            _ => SyscallStop::Other,
+        })
     }
 
     /// Returns the information of the signal that the thread is about to receive; `None` if it

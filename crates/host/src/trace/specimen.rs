@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "pthread_create and fork of the C library")]
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use super::{TraceEvent, events};
@@ -18,12 +19,13 @@ pub fn pthread_create() -> Result<Vec<TraceEvent>> {
         ptr::null_mut()
     }
     events(|| {
-        let mut thread = 0;
+        let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
         // SAFETY: the attributes are the defaults; the function accesses nothing; the thread, if it
         // was created, is joined once.
         unsafe {
-            if libc::pthread_create(&raw mut thread, ptr::null(), nothing, ptr::null_mut()) == 0 {
-                libc::pthread_join(thread, ptr::null_mut());
+            let place = thread.as_mut_ptr();
+            if libc::pthread_create(place, ptr::null(), nothing, ptr::null_mut()) == 0 {
+                libc::pthread_join(thread.assume_init(), ptr::null_mut());
             }
         }
     })

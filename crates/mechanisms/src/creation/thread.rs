@@ -15,12 +15,14 @@ pub(super) fn create_and_join() -> Result<()> {
     extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
         null_mut()
     }
-    let mut thread = 0;
-    // SAFETY: the function accesses no memory; the thread is joined below, once.
-    let made = unsafe { libc::pthread_create(&raw mut thread, null(), nothing, null_mut()) };
+    let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+    let place = thread.as_mut_ptr();
+    // SAFETY: the function accesses nothing; the thread is joined below, once.
+    let made = unsafe { libc::pthread_create(place, null(), nothing, null_mut()) };
     succeeded(made).setting_up("pthread_create")?;
-    // SAFETY: as above.
-    succeeded(unsafe { libc::pthread_join(thread, null_mut()) }).during("pthread_join")
+    // SAFETY: `pthread_create` has written the thread; it is joined here, once.
+    let joined = unsafe { libc::pthread_join(thread.assume_init(), null_mut()) };
+    succeeded(joined).during("pthread_join")
 }
 
 /// Blocks all signals of the calling thread.

@@ -122,7 +122,7 @@ pub(super) fn read_signal(fd: BorrowedFd<'_>) -> Result<Option<SignalInfo>, Sign
 }
 
 fn timespec(time: Duration) -> libc::timespec {
-    let tv_sec = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX);
+    let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     libc::timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
 }
 
