@@ -50,7 +50,7 @@ fn report_pages_draw_all_results() {
     };
     open(&mut browser, "report.html");
     let text = browser.text("document.body.innerText");
-    for word in ["eventfd", "messages lost", "not killed", "What to choose here"] {
+    for word in ["eventfd", "messages lost", "not tested", "What to choose here"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     open(&mut browser, "report-death.html");

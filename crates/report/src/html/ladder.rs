@@ -32,9 +32,10 @@ pub(super) fn ladder(results: &Results) -> Markup {
         section aria-labelledby="ladder" {
             h2 #ladder { "How long a short message takes, and what a kill does" }
             p.lead {
-                "One way, " (params) ". Each line to the right is ten times as long; a bar is the "
-                "interval of the median. The last column says what happens to the other end if "
-                "one end is killed at a random moment."
+                "One way, " (params) ". Each line to the right is ten times as long. A mark is the "
+                "median over fresh processes, and a bar its 95 % interval. The last column says "
+                "what happens to the other end if one end is killed at a random moment. The "
+                "mailbox is Tontine's own."
             }
             figure.ladder {
                 div role="img" aria-label=(description(&rungs)) {
@@ -161,7 +162,7 @@ mod tests {
             (KillEffect::Survives, "survives"),
             (KillEffect::MessagesLost, "messages lost"),
             (KillEffect::Hangs, "hangs"),
-            (KillEffect::NotKilled, "not killed"),
+            (KillEffect::NotKilled, "not tested"),
         ] {
             assert!(page.contains(&format!("</svg>{word}</span>")), "{word}");
             assert!(page.matches(shape(effect)).count() >= 2, "{word}");

@@ -468,7 +468,8 @@ fn allocator(results: &Results) -> Option<VerdictAnswer> {
     let mut answer = Sentence::default()
         .name(&best.variant)
         .words(&format!(", with {most} threads: "))
-        .figure(&FormattedFigure::of_cell(best)?);
+        .figure(&FormattedFigure::of_cell(best)?)
+        .words(" for a free and a malloc");
     if !level.is_empty() {
         answer = answer.words(&format!(" (no difference resolved from {})", level.join(", ")));
     }

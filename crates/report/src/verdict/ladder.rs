@@ -37,7 +37,7 @@ impl KillEffect {
             Self::MessagesLost => "messages lost",
             Self::MessagesTorn => "messages torn",
             Self::Hangs => "hangs",
-            Self::NotKilled => "not killed",
+            Self::NotKilled => "not tested",
             Self::NoOtherEnd => "for scale",
         }
     }
