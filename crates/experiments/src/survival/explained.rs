@@ -38,9 +38,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               instruction instead. `lost` is near 100 % for all mechanisms that keep messages out \
               of the sender's reach, because unread messages vanish with their receiver; \
               `lost_with_sender` counts only messages of a dead sender. Mechanisms between threads \
-              are left out: a kill ends both. Compare a mechanism with its -monitored row: the first \
-              shows what the queue alone reports, the second what a program gets that follows the \
-              documentation. A process that is alive but hangs is noticed in neither.",
+              are left out: a kill ends both. Compare a mechanism with its -monitored row: the \
+              first shows what the queue alone reports, the second what a program gets that \
+              follows the documentation. Neither notices a process that is alive but hangs.",
     calls: &[
         (
             "all",
