@@ -96,8 +96,8 @@ fn monitored_row_follows_its_plain_row() {
 }
 
 /// The peers whose documentation promises a notification must always give one. A robust mutex and a
-/// file lock always show the death, but a wait for a condition variable may not return to the check:
-/// in Boost's queue after one in eight kills, so hardly ever after all four.
+/// file lock always show the death, but a wait for a condition variable may not return to the
+/// check: in Boost's queue after one in eight kills, so hardly ever after all four.
 #[test]
 fn monitored_survivor_is_notified_and_its_plain_twin_is_not() {
     in_a_process_of_its_own(|| {
