@@ -197,6 +197,6 @@ impl PlantedCell<'_> {
         let figures = self.arm.planted(InjectedDelay { ns }).figures(&self.task, self.stop);
         let figures =
             figures.map_err(|without| io::Error::other(format!("{}: {without:?}", self.task)))?;
-        Ok(figures[0].statistic.of(&figures[0].summary))
+        Ok(figures[0].summary.figure(figures[0].statistic))
     }
 }

@@ -7,7 +7,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::heap_map::HeapMap;
-use crate::stats::summary::Summary;
 use crate::task::Params;
 
 /// All observations of one invocation of one task.
@@ -51,16 +50,6 @@ pub enum Statistic {
     Median,
     /// The mean, used for shares and rates.
     Mean,
-}
-
-impl Statistic {
-    /// Returns the figure that represents an invocation.
-    pub fn of(self, summary: &Summary) -> f64 {
-        match self {
-            Self::Median => summary.median,
-            Self::Mean => summary.mean,
-        }
-    }
 }
 
 /// One ratio observed inside one process.

@@ -11,7 +11,7 @@ use tontine_bench::engine;
 use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::format::{self, FormattedFigure, NOTHING};
 use tontine_bench::own::start::OwnCommand;
-use tontine_bench::own::{self, Basis, OwnPlan, OwnRun, OwnSummary, PairedFigure, RunEnd};
+use tontine_bench::own::{self, Basis, OwnPlan, OwnRun, OwnRunEnd, OwnSummary, PairedFigure};
 use tontine_bench::size::Size;
 use tontine_bench::stats::interval::CONFIDENCE;
 use tontine_bench::stats::resolution;
@@ -37,10 +37,10 @@ pub(crate) fn measure(asked: &Measure, size: Size) -> Result<ExitCode, CommandFa
         RunFormat::Github => print(github(&ci_figures(&plan, &run)).as_bytes())?,
     }
     match run.end {
-        RunEnd::Complete => Ok(ExitCode::SUCCESS),
-        RunEnd::Stopped => Ok(stop.signal().map_or(ExitCode::from(FAILED), stopped_by)),
-        RunEnd::Failed { why, unstartable: true } => Err(CommandFailure::usage(why)),
-        RunEnd::Failed { why, unstartable: false } => Err(CommandFailure::failed(why)),
+        OwnRunEnd::Complete => Ok(ExitCode::SUCCESS),
+        OwnRunEnd::Stopped => Ok(stop.signal().map_or(ExitCode::from(FAILED), stopped_by)),
+        OwnRunEnd::Failed { why, unstartable: true } => Err(CommandFailure::usage(why)),
+        OwnRunEnd::Failed { why, unstartable: false } => Err(CommandFailure::failed(why)),
     }
 }
 
@@ -81,7 +81,7 @@ fn text(plan: &OwnPlan, run: &OwnRun) -> String {
     let mut out = String::new();
     let Some(summary) = run.summary() else {
         let _ = writeln!(out, "stopped before the first figure");
-        return if run.end == RunEnd::Stopped { out } else { String::new() };
+        return if run.end == OwnRunEnd::Stopped { out } else { String::new() };
     };
     let full: Vec<String> = plan.commands.iter().map(ToString::to_string).collect();
     let letters = ["A".to_owned(), "B".to_owned()];
@@ -153,7 +153,7 @@ fn sentences(plan: &OwnPlan, run: &OwnRun, summary: &OwnSummary, names: &[String
     let things = if plan.commands.len() == 1 { "start" } else { "pair" };
     let plural = if pairs == 1 { "" } else { "s" };
     let percent = CONFIDENCE * 100.0;
-    let early = if run.end == RunEnd::Complete { "" } else { "; stopped early" };
+    let early = if run.end == OwnRunEnd::Complete { "" } else { "; stopped early" };
     let mut all = vec![format!(
         "{measured}: median of {pairs} {things}{plural}, {percent:.0} % interval{early}."
     )];
@@ -245,7 +245,7 @@ fn json_text(plan: &OwnPlan, run: &OwnRun) -> String {
         })
     });
     let failure = match &run.end {
-        RunEnd::Failed { why, .. } => Some(why),
+        OwnRunEnd::Failed { why, .. } => Some(why),
         _ => None,
     };
     let document = json!({
@@ -255,7 +255,7 @@ fn json_text(plan: &OwnPlan, run: &OwnRun) -> String {
         "confidence": CONFIDENCE,
         "pairs": run.figures[0].len(),
         "order_seed": plan.order_seed,
-        "complete": run.end == RunEnd::Complete,
+        "complete": run.end == OwnRunEnd::Complete,
         "failure": failure,
         "commands": commands,
         "ratio": ratio,
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    fn run(figures: Vec<Vec<f64>>, end: RunEnd) -> OwnRun {
+    fn run(figures: Vec<Vec<f64>>, end: OwnRunEnd) -> OwnRun {
         OwnRun { basis: Basis::WallTime, unit: "ns".into(), figures, end }
     }
 
@@ -294,7 +294,7 @@ mod tests {
         let plan = plan_of(&[&["./a"], &["./b"]]);
         let mut slower = figures(2e7, 30);
         slower.rotate_left(3);
-        let text = text(&plan, &run(vec![figures(1e7, 30), slower], RunEnd::Complete));
+        let text = text(&plan, &run(vec![figures(1e7, 30), slower], OwnRunEnd::Complete));
         assert!(text.starts_with("./a         10.30 ms   10."), "{text}");
         assert!(text.contains("\n./b ÷ ./a   "), "{text}");
         assert!(text.contains("./b takes more time than ./a."), "{text}");
@@ -307,7 +307,7 @@ mod tests {
         let long = "x".repeat(200);
         for commands in [[&["./a"][..], &["./a"]], [&["./a"], &["./b", &long]]] {
             let plan = plan_of(&commands);
-            let run = run(vec![figures(1e7, 30), figures(1e7, 30)], RunEnd::Complete);
+            let run = run(vec![figures(1e7, 30), figures(1e7, 30)], OwnRunEnd::Complete);
             let text = text(&plan, &run);
             assert!(text.contains("\nB ÷ A ") && text.contains("A: ./a\n"), "{text}");
             assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
@@ -318,11 +318,11 @@ mod tests {
     #[test]
     fn early_end_and_few_pairs_are_said() {
         let plan = plan_of(&[&["./a"], &["./b"]]);
-        let few = run(vec![figures(1e7, 3), figures(2e7, 3)], RunEnd::Stopped);
+        let few = run(vec![figures(1e7, 3), figures(2e7, 3)], OwnRunEnd::Stopped);
         let said = text(&plan, &few);
         assert!(said.contains("median of 3 pairs") && said.contains("stopped early"), "{said}");
         assert!(said.contains("fewer than 6 pairs"), "{said}");
-        let none = run(vec![vec![], vec![]], RunEnd::Stopped);
+        let none = run(vec![vec![], vec![]], OwnRunEnd::Stopped);
         assert_eq!(text(&plan, &none), "stopped before the first figure\n");
     }
 

@@ -66,7 +66,7 @@ fn line(done: u64, all: u64, elapsed: Duration, figure: &str) -> String {
 /// Returns the first figure of an invocation, with its task.
 fn figure(task: &InvocationTask, figures: &InvocationFigures) -> Option<String> {
     let first = figures.figures.first()?;
-    let value = first.statistic.of(&first.summary);
+    let value = first.summary.figure(first.statistic);
     Some(format!("{task}: {}", FormattedFigure::new(&first.unit, value, None).value))
 }
 

@@ -85,9 +85,10 @@ fn shortened(paragraph: &str) -> String {
 }
 
 fn number(text: &mut String, one: &Headline) {
-    let beside = if one.beside.is_empty() { String::new() } else { format!("({})", one.beside) };
+    let reference =
+        if one.reference.is_empty() { String::new() } else { format!("({})", one.reference) };
     let left = format!("{:24} {:>9}  {:17}", one.label, one.figure.value, one.figure.interval);
-    let right = format!("{} {beside}", bar(one.extent));
+    let right = format!("{} {reference}", bar(one.extent));
     // The comparison is the first part to go if the line is too long.
     let line = format!("{left} {right}");
     let line =

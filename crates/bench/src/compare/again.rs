@@ -231,7 +231,7 @@ impl Flagged {
         if let [Some(base), Some(new)] = pair {
             self.tries = self.tries.min(base.summary.count).min(new.summary.count);
             let [base, new] =
-                [base, new].map(|one| row.scale.place(one.statistic.of(&one.summary)));
+                [base, new].map(|one| row.scale.place(one.summary.figure(one.statistic)));
             self.differences.extend(Some(new - base).filter(|one| one.is_finite()));
         }
     }

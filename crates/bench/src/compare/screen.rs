@@ -193,7 +193,7 @@ fn row(
         return Err("the statistics differ: median and mean".into());
     }
     let figures = |cell: &Cell| -> Vec<f64> {
-        cell.invocations.iter().map(|one| cell.statistic.of(&one.summary)).collect()
+        cell.invocations.iter().map(|one| one.summary.figure(cell.statistic)).collect()
     };
     let (before, after) = (figures(base), figures(new));
     let (Some(base_median), Some(new_median)) = (order::median(&before), order::median(&after))
@@ -347,7 +347,7 @@ impl InvocationFigure {
                 .map_or(Inside::Deviation(0.0), |all| Inside::Histogram(Box::new(all))),
         };
         Self {
-            figure: statistic.of(summary),
+            figure: summary.figure(statistic),
             worth: summary.effective_count.clamp(1.0, summary.count.max(1) as f64),
             inside,
         }

@@ -171,7 +171,7 @@ impl<'a> Collector<'a> {
             };
             let values = overs.iter().filter_map(|over| {
                 let under = unders.iter().find(|under| under.block == over.block)?;
-                let [over, under] = [over, under].map(|one| figure.statistic.of(&one.summary));
+                let [over, under] = [over, under].map(|one| one.summary.figure(figure.statistic));
                 Some(over / under)
             });
             found.push((params, values.collect()));
@@ -275,7 +275,7 @@ impl Gathered {
             invocations.iter().map(|invocation| pick(&invocation.summary)).collect()
         };
         let standing: Vec<f64> =
-            invocations.iter().map(|one| figure.statistic.of(&one.summary)).collect();
+            invocations.iter().map(|one| one.summary.figure(figure.statistic)).collect();
         let main = order::median_interval(&standing);
         // With fewer than six invocations the median has no exact interval, so the mean is shown
         // with Student's interval.

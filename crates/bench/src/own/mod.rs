@@ -60,7 +60,7 @@ impl Basis {
 
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RunEnd {
+pub enum OwnRunEnd {
     /// All pairs were measured.
     Complete,
     /// A signal ended the run.
@@ -84,7 +84,7 @@ pub struct OwnRun {
     /// The figures of each command, in the order of the pairs. All commands have equally many.
     pub figures: Vec<Vec<f64>>,
     /// The end of the run.
-    pub end: RunEnd,
+    pub end: OwnRunEnd,
 }
 
 /// Measures the commands of `plan` until all pairs are made, `stop` is requested or a command
@@ -92,7 +92,7 @@ pub struct OwnRun {
 pub fn measure(plan: &OwnPlan, stop: &StopRequest, mut paired: impl FnMut(usize)) -> OwnRun {
     let figures = vec![Vec::new(); plan.commands.len()];
     let mut run =
-        OwnRun { basis: Basis::WallTime, unit: "ns".into(), figures, end: RunEnd::Complete };
+        OwnRun { basis: Basis::WallTime, unit: "ns".into(), figures, end: OwnRunEnd::Complete };
     if let Err(end) = collect(plan, stop, &mut run, &mut paired) {
         run.end = end;
     }
@@ -104,16 +104,16 @@ fn collect(
     stop: &StopRequest,
     run: &mut OwnRun,
     paired: &mut impl FnMut(usize),
-) -> Result<(), RunEnd> {
+) -> Result<(), OwnRunEnd> {
     let once = |command: usize| {
         let own = &plan.commands[command];
         own.start(plan.ready, plan.ready_timeout, stop).map_err(|failure| match failure {
-            StartFailure::Stopped => RunEnd::Stopped,
+            StartFailure::Stopped => OwnRunEnd::Stopped,
             StartFailure::Unstartable(why) => {
-                RunEnd::Failed { why: format!("{own}: {why}"), unstartable: true }
+                OwnRunEnd::Failed { why: format!("{own}: {why}"), unstartable: true }
             }
             StartFailure::Failed(why) => {
-                RunEnd::Failed { why: format!("{own}: {why}"), unstartable: false }
+                OwnRunEnd::Failed { why: format!("{own}: {why}"), unstartable: false }
             }
         })
     };
@@ -154,7 +154,7 @@ impl Started {
     }
 
     /// Returns the figure of this start, or a failure if it is of another kind than the first one.
-    fn figure(&self, run: &OwnRun, command: &OwnCommand) -> Result<f64, RunEnd> {
+    fn figure(&self, run: &OwnRun, command: &OwnCommand) -> Result<f64, OwnRunEnd> {
         let (basis, unit) = self.kind(run.basis == Basis::UntilReady);
         if (basis, unit) != (run.basis, run.unit.as_str()) {
             let what = |basis, unit: &str| match basis {
@@ -166,7 +166,7 @@ impl Started {
                 "{command}: printed {printed} (`tontine: NUMBER UNIT`), the first start \
                  {expected}; all starts must print the same kind"
             );
-            return Err(RunEnd::Failed { why, unstartable: false });
+            return Err(OwnRunEnd::Failed { why, unstartable: false });
         }
         Ok(match (&self.printed, basis) {
             (Some((figure, _)), Basis::OwnFigure) => *figure,
@@ -199,7 +199,7 @@ mod tests {
 
     fn failure(run: OwnRun) -> String {
         match run.end {
-            RunEnd::Failed { why, .. } => why,
+            OwnRunEnd::Failed { why, .. } => why,
             other => panic!("{other:?}"),
         }
     }
@@ -209,7 +209,7 @@ mod tests {
         let run = run(&plan(&["echo chat; echo 'tontine: 2.5 us'", "echo 'tontine: 5 µs'"], 3));
         assert_eq!((run.basis, run.unit.as_str()), (Basis::OwnFigure, "ns"));
         assert_eq!(run.figures, [vec![2_500.0; 3], vec![5_000.0; 3]]);
-        assert_eq!(run.end, RunEnd::Complete);
+        assert_eq!(run.end, OwnRunEnd::Complete);
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         let mut plan = plan(&["sleep 0.05; echo >&7; sleep 9"], 2);
         plan.ready = Some(7);
         let run = run(&plan);
-        assert_eq!((run.basis, run.end), (Basis::UntilReady, RunEnd::Complete));
+        assert_eq!((run.basis, run.end), (Basis::UntilReady, OwnRunEnd::Complete));
         for figure in &run.figures[0] {
             assert!((5e7..4e9).contains(figure), "{figure}");
         }
@@ -264,7 +264,7 @@ mod tests {
             plan.commands = vec![OwnCommand { words: vec!["/nowhere/at/all".into()] }];
             plan.ready = ready;
             match run(&plan).end {
-                RunEnd::Failed { why, unstartable: true } => {
+                OwnRunEnd::Failed { why, unstartable: true } => {
                     assert!(why.contains("/nowhere/at/all") && why.contains("No such"), "{why}");
                 }
                 other => panic!("{ready:?}: {other:?}"),

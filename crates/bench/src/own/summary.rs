@@ -67,11 +67,11 @@ impl OwnRun {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Basis, RunEnd};
+    use super::super::{Basis, OwnRunEnd};
     use super::*;
 
     fn run(figures: Vec<Vec<f64>>) -> OwnRun {
-        OwnRun { basis: Basis::WallTime, unit: "ns".into(), figures, end: RunEnd::Complete }
+        OwnRun { basis: Basis::WallTime, unit: "ns".into(), figures, end: OwnRunEnd::Complete }
     }
 
     #[test]

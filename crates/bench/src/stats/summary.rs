@@ -13,7 +13,7 @@ use super::interval::sorted;
 use super::mean::moments;
 use super::order::quantile;
 use super::{diagnose, naive, outliers};
-use crate::observe::Series;
+use crate::observe::{Series, Statistic};
 
 /// Summary of an invocation's samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,16 @@ pub struct Summary {
     /// HDR histogram, in base64 and format V2 without deflate. Its values are thousandths of the
     /// unit.
     pub histogram: String,
+}
+
+impl Summary {
+    /// Returns the figure that represents an invocation.
+    pub fn figure(&self, statistic: Statistic) -> f64 {
+        match statistic {
+            Statistic::Median => self.median,
+            Statistic::Mean => self.mean,
+        }
+    }
 }
 
 /// Number of histogram steps per unit.

@@ -26,7 +26,10 @@ fn answer(decision: &VerdictAnswer) -> Markup {
             p { (marked(&decision.answer)) }
             @if figures > 0 {
                 details.evidence {
-                    summary { "Evidence: " (figures) @if figures == 1 { " figure" } @else { " figures" } }
+                    summary {
+                        "Evidence: " (figures)
+                        @if figures == 1 { " figure" } @else { " figures" }
+                    }
                     ul {
                         @for one in &decision.figures {
                             li { code { (one.name) } ": " b { (one.shown.in_line()) } }

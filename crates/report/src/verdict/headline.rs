@@ -19,7 +19,7 @@ pub struct Headline {
     /// Both ends of the interval, for a bar.
     pub extent: Extent,
     /// A figure to compare with, for a terminal; empty if there is none.
-    pub beside: String,
+    pub reference: String,
     /// The meaning, as a phrase that follows the figure.
     pub phrase: Sentence,
 }
@@ -40,25 +40,30 @@ impl Headline {
     fn time(
         label: &'static str,
         cell: &Cell,
-        beside: Option<&Cell>,
+        reference: Option<&Cell>,
         phrase: Sentence,
     ) -> Option<Self> {
-        let beside = beside.and_then(|other| {
+        let reference = reference.and_then(|other| {
             Some(format!("{} {}", other.variant, FormattedFigure::of_cell(other)?.value))
         });
         Some(Self {
             label,
             figure: FormattedFigure::of_cell(cell)?,
             extent: Extent::Time(cell.low?, cell.high?),
-            beside: beside.unwrap_or_default(),
+            reference: reference.unwrap_or_default(),
             phrase,
         })
     }
 
     /// Returns the ratio of two cells.
-    fn ratio(label: &'static str, times: CellQuotient, beside: String, phrase: Sentence) -> Self {
+    fn ratio(
+        label: &'static str,
+        times: CellQuotient,
+        reference: String,
+        phrase: Sentence,
+    ) -> Self {
         let (low, high) = times.ends();
-        Self { label, figure: times.shown(), extent: Extent::Ratio(low, high), beside, phrase }
+        Self { label, figure: times.shown(), extent: Extent::Ratio(low, high), reference, phrase }
     }
 }
 
@@ -133,7 +138,7 @@ fn hung(results: &Results) -> Option<Headline> {
         }
         None => phrase,
     };
-    let beside = worst.and_then(|cell| {
+    let reference = worst.and_then(|cell| {
         Some(format!("{} {}", cell.variant, format::tick("share", cell.estimate?)))
     });
     let (low, high) = format::ends(mailbox)?;
@@ -141,7 +146,7 @@ fn hung(results: &Results) -> Option<Headline> {
         label: "kills that hang the peer",
         figure: FormattedFigure::of_cell(mailbox)?,
         extent: Extent::Share(low, high),
-        beside: beside.unwrap_or_default(),
+        reference: reference.unwrap_or_default(),
         phrase,
     })
 }
@@ -150,12 +155,12 @@ fn process(results: &Results) -> Option<Headline> {
     let (thread, process) = decide::made(results)?;
     let times = CellQuotient::of(process, thread, results)?;
     let value = |cell| FormattedFigure::of_cell(cell).map(|shown| shown.value);
-    let beside = value(process).zip(value(thread));
-    let beside = beside.map_or_else(String::new, |(one, other)| format!("{one} : {other}"));
+    let reference = value(process).zip(value(thread));
+    let reference = reference.map_or_else(String::new, |(one, other)| format!("{one} : {other}"));
     let phrase = words("as long to create and end a process (")
         .name(&process.variant)
         .words(") as a thread");
-    Some(Headline::ratio("process : thread, create", times, beside, phrase))
+    Some(Headline::ratio("process : thread, create", times, reference, phrase))
 }
 
 fn false_sharing(results: &Results) -> Option<Headline> {

@@ -58,7 +58,7 @@ impl KillEffect {
 pub struct Rung<'a> {
     /// The cell of the latency.
     pub cell: &'a Cell,
-    /// How the receiver waits, in a few words; empty if the run does not record it.
+    /// The way in which the receiver waits, in a few words; empty if the run does not record it.
     pub waiting: &'static str,
     /// The effect of a kill.
     pub effect: KillEffect,
