@@ -268,7 +268,7 @@ fn thread_or_process(results: &Results) -> VerdictAnswer {
                 .words(" as long. "),
         };
     }
-    let brief = format!("A process survives a kill; it costs {} as much.", brief.join(", "));
+    let brief = format!("Only a process outlives the other: {} as long.", brief.join(", "));
     decision.answered(answer.words("Only a process outlives the other's end."), brief)
 }
 
