@@ -15,8 +15,8 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 compile_error!(
-    "the `tontine` command and its crates need Linux on x86-64 or AArch64 with 64-bit pointers: they \
-     know the system calls and the counters of those processors"
+    "the `tontine` command and its crates need Linux on x86-64 or AArch64 with 64-bit pointers: \
+     they know the system calls and the counters of those processors"
 );
 
 pub mod clock;

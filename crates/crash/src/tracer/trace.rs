@@ -137,7 +137,13 @@ impl TracedTask {
         (returned == 0 && !head.is_null()).then(|| head.expose_provenance() as u64)
     }
 
-    fn request(self, request: RequestNumber, address: usize, data: usize) -> io::Result<()> {
+    fn request(
+        self,
+        #[cfg(target_env = "musl")] request: libc::c_int,
+        #[cfg(not(target_env = "musl"))] request: libc::c_uint,
+        address: usize,
+        data: usize,
+    ) -> io::Result<()> {
         // SAFETY: no request made here lets the kernel write to this process's memory.
         match unsafe { libc::ptrace(request, self.pid, address, data) } {
             -1 => Err(io::Error::last_os_error()),
@@ -145,12 +151,6 @@ impl TracedTask {
         }
     }
 }
-
-/// The type of a ptrace request in the C library.
-#[cfg(target_env = "musl")]
-type RequestNumber = libc::c_int;
-#[cfg(not(target_env = "musl"))]
-type RequestNumber = libc::c_uint;
 
 const PAGE: u64 = 4_096;
 

@@ -13,12 +13,6 @@ use crate::process::Pid;
 use crate::ptrace::Ptrace;
 use crate::signal::Signal;
 
-/// The type of a request in the C library.
-#[cfg(target_env = "musl")]
-type RequestNumber = libc::c_int;
-#[cfg(not(target_env = "musl"))]
-type RequestNumber = libc::c_uint;
-
 /// Makes a request: `ptrace`.
 ///
 /// An attach is made under the table's lock, because if the child were reaped before the attach,
@@ -41,7 +35,12 @@ fn number_of(pid: Pid) -> Result<i32> {
     with_number(pid, Ok)
 }
 
-fn ask(request: RequestNumber, process: i32, signal: Option<Signal>) -> Result<()> {
+fn ask(
+    #[cfg(target_env = "musl")] request: libc::c_int,
+    #[cfg(not(target_env = "musl"))] request: libc::c_uint,
+    process: i32,
+    signal: Option<Signal>,
+) -> Result<()> {
     let signal = ptr::without_provenance_mut::<libc::c_void>(number(signal) as usize);
     // SAFETY: none of these requests reads or writes this process's memory.
     let done = unsafe { libc::ptrace(request, process, ptr::null_mut::<libc::c_void>(), signal) };
