@@ -4,11 +4,12 @@
 //! its checks pass; this file only parses the command line.
 //!
 //! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `coverage`, `crash`,
-//! `ledger`, `model`, `planted`, `sample`, `speed`, `tidy`, `torment`, `trees`, `twins`.
+//! `dist`, `ledger`, `model`, `planted`, `sample`, `speed`, `tidy`, `torment`, `trees`, `twins`.
 
 mod aa;
 mod coverage;
 mod crash;
+mod dist;
 mod header;
 mod invocation;
 mod ledger;
@@ -125,6 +126,16 @@ enum XtaskCommand {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// Build the command without symbols, and package it as a tarball and for Debian, below
+    /// target/dist
+    ///
+    /// The command is static if the musl target is installed. It then lacks the measured C++
+    /// libraries. The packages contain manual pages and completions. CONTRIBUTING.md has details.
+    Dist {
+        /// Link with glibc, and include the measured C++ libraries
+        #[arg(long)]
+        gnu: bool,
+    },
     /// Trace a real build and a real session, for the virtual Unix to repeat
     Trees,
     /// Measure one side of a figure of `speed`
@@ -155,6 +166,7 @@ fn main() -> ExitCode {
         XtaskCommand::Sample { seed } => {
             sample::run(Path::new("."), seed).map_err(std::io::Error::other)
         }
+        XtaskCommand::Dist { gnu } => dist::run(Path::new("."), gnu),
         XtaskCommand::Trees => trees::run(Path::new(".")),
         XtaskCommand::Mutants(request) => mutants::run(Path::new("."), &request),
         XtaskCommand::Torment(request) => torment::run(&request),
