@@ -29,10 +29,10 @@ struct RunKind {
 }
 
 const RUNS: [RunKind; 4] = [
-    RunKind { size: Size::Quick, all: false, name: "measure --quick", most: 60.0 },
+    RunKind { size: Size::Quick, all: false, name: "measure --quick", most: 75.0 },
     RunKind { size: Size::Default, all: false, name: "measure", most: 150.0 },
-    RunKind { size: Size::Quick, all: true, name: "measure --quick --all", most: 240.0 },
-    RunKind { size: Size::Default, all: true, name: "measure --all", most: 720.0 },
+    RunKind { size: Size::Quick, all: true, name: "measure --quick --all", most: 300.0 },
+    RunKind { size: Size::Default, all: true, name: "measure --all", most: 780.0 },
 ];
 
 impl RunKind {
@@ -195,7 +195,7 @@ mod tests {
         let mut ledger = full_ledger(1.0);
         ledger.remove("round-trip");
         assert!(within(&ledger, 0)[0].contains("round-trip"));
-        assert!(within(&full_ledger(100.0), 0)[0].contains("the promised 60 s"));
-        assert!(within(&full_ledger(100.0), 2)[0].contains("the promised 240 s"));
+        assert!(within(&full_ledger(100.0), 0)[0].contains("the promised 75 s"));
+        assert!(within(&full_ledger(100.0), 2)[0].contains("the promised 300 s"));
     }
 }

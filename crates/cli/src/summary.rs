@@ -23,26 +23,23 @@ const TIMES: (f64, f64) = (0.1, 1e7);
 const RATIOS: (f64, f64) = (1.0, 100.0);
 
 /// Maximum number of warnings; the report lists all.
-const MOST_WARNINGS: usize = 2;
+const MOST_WARNINGS: usize = 1;
 
 /// Maximum number of reasons for rows without a figure.
-const MOST_REASONS: usize = 3;
+const MOST_REASONS: usize = 1;
 
-/// Maximum number of lines of an answer; the report has the whole answer.
-const MOST_ANSWER_LINES: usize = 2;
+/// Questions whose answers may have two lines; the others have one. The report has all answers in
+/// full.
+const LONG_ANSWERS: [&str; 2] = ["Which liveness check?", "Which mechanism survives a kill?"];
 
 /// Returns the screen; the parts that the run does not support are left out.
 pub(crate) fn render(results: &Results) -> String {
     let mut text = String::new();
     let headlines = verdict::headlines(results);
     if !headlines.is_empty() {
-        text.push('\n');
+        let scale = format!("bars: {} to {}, log scale", tick("ns", TIMES.0), tick("ns", TIMES.1));
+        let _ = writeln!(text, "{scale:>WIDTH$}");
         headlines.iter().for_each(|one| number(&mut text, one));
-        let _ = writeln!(
-            text,
-            "{:>WIDTH$}",
-            format!("bars: {} to {}, log scale", tick("ns", TIMES.0), tick("ns", TIMES.1))
-        );
     }
     let decided: Vec<_> = verdict::decisions(results)
         .into_iter()
@@ -54,7 +51,9 @@ pub(crate) fn render(results: &Results) -> String {
     let width = decided.iter().map(|(question, _)| topic(question).len()).max().unwrap_or(0);
     for (question, brief) in &decided {
         let first = format!("{:width$}  ", topic(question));
-        text.push_str(&shortened(&fill(&first, &" ".repeat(width + 2), brief)));
+        let answer = fill(&first, &" ".repeat(width + 2), brief);
+        let most = if LONG_ANSWERS.contains(question) { 2 } else { 1 };
+        text.push_str(&shortened(&answer, most));
     }
     warnings(&mut text, results);
     text
@@ -73,13 +72,13 @@ fn topic(question: &'static str) -> &'static str {
     }
 }
 
-/// Cuts a paragraph after [`MOST_ANSWER_LINES`] lines, and marks the cut.
-fn shortened(paragraph: &str) -> String {
+/// Cuts a paragraph after `most` lines, and marks the cut.
+fn shortened(paragraph: &str, most: usize) -> String {
     let lines: Vec<&str> = paragraph.lines().collect();
-    if lines.len() <= MOST_ANSWER_LINES {
+    if lines.len() <= most {
         return format!("{paragraph}\n");
     }
-    let kept = lines[..MOST_ANSWER_LINES].join("\n");
+    let kept = lines[..most].join("\n");
     let end = kept.rfind(", ").unwrap_or(kept.len());
     format!("{}, …\n", &kept[..end])
 }

@@ -11,6 +11,20 @@ use super::*;
 
 const KILLS: usize = 4;
 
+/// Runs a test in a new process of the test program. iceoryx2 keeps state of the process that first
+/// uses it, as another test may have done, and a forked child would inherit that state.
+fn in_a_new_process(name: &str, test: fn() -> std::result::Result<(), String>) {
+    const MARK: &str = "TONTINE_NEW_PROCESS";
+    if std::env::var_os(MARK).is_some() {
+        return in_a_process_of_its_own(test);
+    }
+    let program = std::env::current_exe().expect("the test program");
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", "--nocapture", &format!("survival::tests::{name}")]).env(MARK, "");
+    let output = command.output().expect("the test program starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// A long deadline, so that a busy machine does not affect a test's result.
 const PATIENT: Duration = Duration::from_secs(1);
 
@@ -62,7 +76,7 @@ fn every_kill_has_an_outcome_and_tears_no_message() {
 
 #[test]
 fn survivor_is_notified_as_its_mechanism_documents() {
-    in_a_process_of_its_own(|| {
+    in_a_new_process("survivor_is_notified_as_its_mechanism_documents", || {
         let mut tried = 0;
         for (mechanism, _) in registry::rows(Asked::Survival) {
             let Death::LeavesOne { survivor, .. } = mechanism.death else { continue };
@@ -100,7 +114,7 @@ fn monitored_row_follows_its_plain_row() {
 /// check: in Boost's queue after one in eight kills, so hardly ever after all four.
 #[test]
 fn monitored_survivor_is_notified_and_its_plain_twin_is_not() {
-    in_a_process_of_its_own(|| {
+    in_a_new_process("monitored_survivor_is_notified_and_its_plain_twin_is_not", || {
         for variant in VARIANTS.iter() {
             let Some(plain) = variant.name.strip_suffix(MONITORED) else { continue };
             let (Some(with), Some(without)) = (fates(variant.name)?, fates(plain)?) else {

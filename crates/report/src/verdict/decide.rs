@@ -225,7 +225,7 @@ fn thread_or_process(results: &Results) -> VerdictAnswer {
     if let Some((thread, process)) = message
         && let Some(times) = CellQuotient::of(process, thread, results)
     {
-        brief.push(format!("a message {}", times.shown().value));
+        brief.push(format!("a message takes {}", times.shown().value));
         answer = match times.apart() {
             Separation::Above if times.is_worth_it() => answer
                 .words("Thread, if messages matter: one between processes takes ")
@@ -268,7 +268,7 @@ fn thread_or_process(results: &Results) -> VerdictAnswer {
                 .words(" as long. "),
         };
     }
-    let brief = format!("Only a process outlives the other: {} as long.", brief.join(", "));
+    let brief = format!("A process survives; {}.", brief.join(", "));
     decision.answered(answer.words("Only a process outlives the other's end."), brief)
 }
 

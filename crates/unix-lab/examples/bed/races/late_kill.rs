@@ -22,7 +22,7 @@ pub(crate) const RACE: Race = Race {
     name: "late-kill",
     project: "Go, os.Process",
     report: "https://github.com/golang/go/issues/13987",
-    what: "a number is signalled that no longer belongs to the child",
+    what: "a signal is sent to a number that no longer belongs to the child",
     wrong: |sys| wait_and_kill(sys, false),
     right: |sys| wait_and_kill(sys, true),
 };

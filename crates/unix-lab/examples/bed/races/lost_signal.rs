@@ -23,7 +23,7 @@ pub(crate) const RACE: Race = Race {
     name: "lost-signal",
     project: "HAProxy",
     report: "https://github.com/haproxy/haproxy/issues/1841",
-    what: "SIGTERM arrives between the check and the sleep, and the program sleeps on",
+    what: "SIGTERM arrives between the check and the sleep, and the program continues to sleep",
     wrong: |sys| serve_until_told(sys, false),
     right: |sys| serve_until_told(sys, true),
 };
