@@ -51,9 +51,9 @@ fn column(
 /// Returns the columns of a table, with one for each of `varying` parameters.
 fn columns(varying: &[String], notes: &[String]) -> Vec<Column> {
     let mut all = vec![column("variant", false, 0, |row| row.name.clone())];
-    for name in varying.iter().cloned() {
-        let title = name.clone();
-        all.push(column(&title, false, 0, move |row| {
+    for title in varying {
+        let name = title.clone();
+        all.push(column(title, false, 0, move |row| {
             row.parameters.get(&name).cloned().unwrap_or_default()
         }));
     }

@@ -53,7 +53,8 @@ fn zeroes(title: &str, groups: &[(String, Vec<&Cell>)], all: bool) -> Markup {
         @if rows > 0 {
             p.zero {
                 b { @if all { "All zero: " } @else { "Zero: " } }
-                (title) @if rows == 1 { ", in one row (" } @else { ", in each of " (rows) " rows (" }
+                (title)
+                @if rows == 1 { ", in one row (" } @else { ", in each of " (rows) " rows (" }
                 (variants.join(", "))
                 @if (1..=3).contains(&params.len()) { "; " (params.join("; ")) }
                 ")."
