@@ -25,9 +25,6 @@ pub struct Mechanism {
     pub shared_up_to: usize,
     /// Effect of a kill of one end.
     pub death: Death,
-    /// Interval at which a waiting end asks a liveness API about the other end; `None` if it asks
-    /// none.
-    pub check_interval: Option<Duration>,
     /// The counterpart with another kind of ends or another receiver, if it exists.
     pub twin: Option<Twin>,
     /// The experiments that measure it.
@@ -48,7 +45,6 @@ impl Mechanism {
             carries: Carries::Messages,
             shared_up_to: 0,
             death,
-            check_interval: None,
             twin: None,
             rows,
             explored: None,

@@ -66,7 +66,6 @@ impl Driver for BoostQueue {
 
 impl Driver for MonitoredBoostQueue {
     const MECHANISM: Mechanism = Mechanism {
-        check_interval: Some(Duration::from_millis(CHECK_MS as u64)),
         ..Mechanism::new(
         "boost-message-queue-monitored",
         // A wait for the condition variable ends by locking the mutex, without a timeout.

@@ -82,7 +82,6 @@ impl Driver for MonitoredIceoryx {
     const MECHANISM: Mechanism = Mechanism {
         idle: Idle::Spins,
         needs: &[PEERS],
-        check_interval: Some(NODE_CHECK),
         ..Mechanism::new(
             "iceoryx2-monitored",
             Death::LeavesOne { row: "iceoryx2-monitored", survivor: AfterKill::Told },

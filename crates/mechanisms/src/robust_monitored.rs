@@ -33,7 +33,6 @@ pub struct MonitoredRing;
 
 impl Driver for MonitoredRing {
     const MECHANISM: Mechanism = Mechanism {
-        check_interval: Some(CHECK),
         ..Mechanism::new(
             "robust-ring-monitored",
             // A process that dies inside a condition variable may leave it unusable.

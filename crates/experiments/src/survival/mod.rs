@@ -41,7 +41,7 @@ use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
-use tontine_mechanisms::about::Asked;
+use tontine_mechanisms::about::{AfterKill, Asked, Death};
 use tontine_mechanisms::driver::{PairDriver, PairUser};
 use tontine_mechanisms::registry;
 
@@ -112,7 +112,10 @@ fn measure(variant: &str, count: usize, deadline: Duration) -> Result<Vec<KillOu
         count,
         processors: [first, second],
         spins,
-        check_interval: mechanism.check_interval,
+        promises_notice: matches!(
+            mechanism.death,
+            Death::LeavesOne { survivor: AfterKill::Told, .. }
+        ),
         carries: mechanism.carries,
         deadline,
         clock: Clock::calibrated(),

@@ -28,12 +28,10 @@ use tontine_mechanisms::end::TwoWay;
 
 use super::player::{BothProgress, PairPlayer};
 
-/// Time for which the referee waits for a survivor. A survivor that its mechanism notifies notices
-/// far earlier.
+/// Time for which the referee waits for a survivor whose mechanism promises no notification. Others
+/// are awaited until the deadline: on a busy machine, a survivor that was set aside could be kept
+/// from its processor until then, and would count as wedged.
 const ATTENDED: Duration = Duration::from_millis(1);
-/// Like [`ATTENDED`], in intervals of the check that a spinning survivor makes. If it were set
-/// aside, the next pair would keep it from its processor.
-const ATTENDED_CHECKS: u32 = 5;
 /// Timeout for the start of two players.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of messages that must have passed before the kill.
@@ -53,8 +51,8 @@ pub(super) struct KillPlan {
     pub(super) processors: [usize; 2],
     /// `true` if the players spin.
     pub(super) spins: bool,
-    /// Interval of the mechanism's own liveness check, if it makes one.
-    pub(super) check_interval: Option<Duration>,
+    /// `true` if the mechanism promises to notify a survivor.
+    pub(super) promises_notice: bool,
     /// The part of a message that reaches the receiver.
     pub(super) carries: Carries,
     /// Time after the kill at which a survivor that has not noticed counts as wedged.
@@ -65,10 +63,7 @@ pub(super) struct KillPlan {
 impl KillPlan {
     /// Returns the time for which the referee waits for a survivor before it is set aside.
     fn attended(&self) -> Duration {
-        match self.check_interval {
-            Some(interval) if self.spins => interval * ATTENDED_CHECKS,
-            _ => ATTENDED,
-        }
+        if self.promises_notice { self.deadline } else { ATTENDED }
     }
 }
 

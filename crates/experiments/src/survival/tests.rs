@@ -50,7 +50,7 @@ fn plan() -> KillPlan {
         count: KILLS,
         processors,
         spins: false,
-        check_interval: None,
+        promises_notice: false,
         carries: Carries::Messages,
         deadline: PATIENT,
         clock,
