@@ -1,5 +1,5 @@
 //! Socket options: the sender of a message ([`pass_credentials`]), the process at the other end
-//! ([`owner`], [`owner_pidfd`]), and the kind of a socket ([`check_connected`]).
+//! ([`owner`], [`owner_process`]), and the kind of a socket ([`check_connected`]).
 
 #![allow(unsafe_code, reason = "socket options without a safe wrapper")]
 
@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use super::SenderCredentials;
 use crate::error::{Error, Result};
+use crate::sys::pidfd;
 
 /// Available since Linux 6.5, with the same value on all architectures except PA-RISC and SPARC.
 const SO_PASSPIDFD: i32 = 76;
@@ -120,9 +121,40 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     Ok(SenderCredentials { pid, uid: owner.uid, gid: owner.gid })
 }
 
-/// Returns the pidfd of the [`owner`], or `None` if the kernel does not support it or the process
-/// was reaped.
-pub(crate) fn owner_pidfd(fd: impl AsFd) -> Option<OwnedFd> {
+/// What the kernel reports about the process of the [`owner`].
+#[derive(Debug)]
+pub(crate) enum OwnerProcess {
+    /// Its pidfd. The process may have ended.
+    Pidfd(OwnedFd),
+    /// It has ended and was reaped.
+    Reaped,
+    /// It cannot be watched, for example because it is in another PID namespace.
+    Unknown,
+}
+
+/// Returns the process of the [`owner`].
+///
+/// Before Linux 6.5, a socket has only the number of the process. If the owner lives, the number is
+/// its own. If the owner was reaped, the number may belong to another process, whose end is then
+/// reported late, but never for a living owner. Before Linux 6.16, a socket of a reaped process has
+/// no pidfd either.
+pub(crate) fn owner_process(fd: impl AsFd) -> OwnerProcess {
+    if let Some(pidfd) = owner_pidfd(&fd) {
+        return OwnerProcess::Pidfd(pidfd);
+    }
+    // Number 0: a process of another PID namespace.
+    let Some(pid) = owner(&fd).ok().map(|owner| owner.pid).filter(|pid| *pid != 0) else {
+        return OwnerProcess::Unknown;
+    };
+    match pidfd::open(pid) {
+        Ok(pidfd) => OwnerProcess::Pidfd(pidfd),
+        Err(error) if error.errno() == libc::ESRCH => OwnerProcess::Reaped,
+        Err(_) => OwnerProcess::Unknown,
+    }
+}
+
+/// Returns the pidfd of the [`owner`] that the socket has, if any.
+fn owner_pidfd(fd: impl AsFd) -> Option<OwnedFd> {
     let mut pidfd = -1_i32;
     let mut length = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the option's value is one integer, which is writable. The kernel stores a new
