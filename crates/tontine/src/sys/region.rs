@@ -377,7 +377,8 @@ mod tests {
 
         let (pipe, _other) = rustix::pipe::pipe().expect("pipe");
         assert_eq!(refusal(&pipe), InvalidRegion::NotMemory);
-        let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").expect("file"));
+        // Not a file that may be in a tmpfs, as programs are in an initial file system.
+        let file = OwnedFd::from(std::fs::File::open("/proc/self/maps").expect("file"));
         assert_eq!(refusal(&file), InvalidRegion::NotMemory);
         let huge = memfd(MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING);
         rustix::fs::fcntl_add_seals(&huge, SEALS).expect("seal");
