@@ -121,14 +121,14 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     Ok(SenderCredentials { pid, uid: owner.uid, gid: owner.gid })
 }
 
-/// What the kernel reports about the process of the [`owner`].
+/// The process of the [`owner`], as the kernel reports it.
 #[derive(Debug)]
 pub(crate) enum OwnerProcess {
-    /// Its pidfd. The process may have ended.
+    /// The pidfd of the process, which may have ended.
     Pidfd(OwnedFd),
-    /// It has ended and was reaped.
+    /// The process has ended and was reaped.
     Reaped,
-    /// It cannot be watched, for example because it is in another PID namespace.
+    /// The process cannot be watched, for example because it is in another PID namespace.
     Unknown,
 }
 
