@@ -1,4 +1,4 @@
-//! The package for Debian: [`write`].
+//! The package for Debian: [`write()`].
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
