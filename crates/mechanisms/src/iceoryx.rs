@@ -20,6 +20,7 @@ const NAMED_DEPTH: usize = 16;
 
 /// Interval between two checks of the node list. The daemon of iceoryx2's example
 /// `health_monitoring` checks it every 100 ms.
+#[cfg(feature = "peers")]
 const NODE_CHECK: Duration = Duration::from_millis(10);
 
 /// `iceoryx2`.
