@@ -93,9 +93,9 @@ pub(crate) const ACTOR: &str = "__actor";
 #[command(after_help = "\
 Examples:
   tontine measure                            the questions of the verdict, in
-                                             under 150 seconds
-  tontine measure --quick                    the same, in under a minute
-  tontine measure --all                      all experiments, in 13 minutes
+                                             under 3 minutes
+  tontine measure --quick                    the same, in about a minute
+  tontine measure --all                      all experiments, in 14 minutes
   tontine measure round-trip                 one experiment
   tontine measure round-trip/futex liveness-check/kill-0
                                              two variants
@@ -123,7 +123,7 @@ pub(crate) struct Measure {
     pub(crate) all: bool,
 
     /// Measure with less effort: 6 invocations per cell, 2 if one takes seconds. With --all, in
-    /// under 5 minutes.
+    /// under 6 minutes.
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
 
