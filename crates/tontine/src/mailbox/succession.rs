@@ -21,7 +21,7 @@ use crate::lane::page::HANDOVER_AT;
 use crate::life::Life;
 use crate::sync::Ordering;
 use crate::sys::region::OwnRegion;
-use crate::sys::socket::{self, OwnerProcess, PeerSocket, SendResult};
+use crate::sys::socket::{self, PeerSocket, SendResult};
 use crate::sys::{membarrier, pidfd};
 
 /// Connects to the owner of `address`.
@@ -50,12 +50,9 @@ pub(super) fn connect(
         Ok(()) => {
             let listener = check_owner(&socket, options)?;
             // A dead owner's listener still accepts connections if a forked child keeps it open.
-            let owner = match socket::owner_process(&socket) {
-                OwnerProcess::Pidfd(owner) if !pidfd::has_ended(&owner) => Some(owner),
-                OwnerProcess::Unknown => None,
-                OwnerProcess::Pidfd(_) | OwnerProcess::Reaped => {
-                    return Err(Error::NoMailbox { address: address.to_string() });
-                }
+            let owner = match socket::owner_pidfd(&socket) {
+                Ok(owner) if !owner.as_ref().is_some_and(pidfd::has_ended) => owner,
+                _ => return Err(Error::NoMailbox { address: address.to_string() }),
             };
             Ok((socket, PendingLane::new(owner, listener, leads_to)))
         }

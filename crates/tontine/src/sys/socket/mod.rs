@@ -35,7 +35,7 @@ mod tests;
 
 pub(crate) use close::{PeerSocket, close_listener};
 pub(crate) use option::{
-    OwnerProcess, check_connected, owner, owner_process, pass_credentials, refuse_descriptors,
+    check_connected, owner, owner_pidfd, pass_credentials, refuse_descriptors,
 };
 pub(crate) use passed::{DescriptorKind, PassedMessage, receive_passed};
 pub(crate) use path::SocketPath;

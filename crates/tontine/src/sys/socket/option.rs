@@ -1,5 +1,5 @@
 //! Socket options: the sender of a message ([`pass_credentials`]), the process at the other end
-//! ([`owner`], [`owner_process`]), and the kind of a socket ([`check_connected`]).
+//! ([`owner`], [`owner_pidfd`]), and the kind of a socket ([`check_connected`]).
 
 #![allow(unsafe_code, reason = "socket options without a safe wrapper")]
 
@@ -23,7 +23,7 @@ const SO_PASSRIGHTS: i32 = 83;
 /// Checks that a socket from the program is a connected Unix socket of type `SOCK_SEQPACKET`.
 ///
 /// # Errors
-/// [`Error::InvalidSocket`] if it is not; [`Error::System`] if the descriptor is not a socket.
+/// [`Error::InvalidSocket`]; [`Error::System`] if the descriptor is not a socket.
 pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
     let domain = sockopt::socket_domain(&fd)
         .map_err(|errno| Error::system("getsockopt(SO_DOMAIN)", errno))?;
@@ -63,7 +63,7 @@ pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
     answer == 0
 }
 
-/// Makes the kernel attach the sender's credentials to each message that is received afterwards.
+/// Makes the kernel attach the sender's credentials to each message that is received from now on.
 /// Connections that a listener accepts inherit the option.
 ///
 /// # Errors
@@ -73,8 +73,8 @@ pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))
 }
 
-/// Sets whether the kernel attaches the sender's pidfd to each message that is received afterwards.
-/// A kernel before 6.5 attaches none.
+/// Sets whether the kernel attaches the sender's pidfd to each message that is received from now
+/// on. A kernel before 6.5 attaches none.
 pub(super) fn pass_pidfd(fd: impl AsFd, wanted: bool) {
     let wanted = i32::from(wanted);
     // SAFETY: the option's value is one integer, which is readable. An older kernel returns
@@ -96,77 +96,42 @@ pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
         && sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::DGRAM)
 }
 
-/// Returns the process that called `listen` on the socket to which this socket is connected, or the
-/// process that made the pair if the socket is one of a pair.
+/// Returns the process that called `listen` on the socket to which this one is connected; for a
+/// pair, the process that made the pair.
 ///
 /// # Errors
 /// [`Error::System`] if `getsockopt` fails.
 pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     let mut owner = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the value of SO_PEERCRED is a `ucred`; `owner` is one, and is writable.
-    let answer = unsafe {
-        libc::getsockopt(
-            fd.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut owner).cast(),
-            &raw mut length,
-        )
-    };
-    if answer != 0 {
+    if !read(&fd, libc::SO_PEERCRED, &mut owner) {
         return Err(Error::last("getsockopt(SO_PEERCRED)"));
     }
     let pid = u32::try_from(owner.pid).unwrap_or(0);
     Ok(SenderCredentials { pid, uid: owner.uid, gid: owner.gid })
 }
 
-/// The process of the [`owner`], as the kernel reports it.
-#[derive(Debug)]
-pub(crate) enum OwnerProcess {
-    /// The pidfd of the process, which may have ended.
-    Pidfd(OwnedFd),
-    /// The process has ended and was reaped.
-    Reaped,
-    /// The process cannot be watched, for example because it is in another PID namespace.
-    Unknown,
-}
-
-/// Returns the process of the [`owner`].
+/// Returns the pidfd of the [`owner`]; `None` if it cannot be watched (another PID namespace).
+/// Before Linux 6.5, the owner's number gives the pidfd: its own if it lives, possibly another
+/// process's if it was reaped. Before 6.16, a reaped owner has no pidfd.
 ///
-/// Before Linux 6.5, a socket has only the number of the process. If the owner lives, the number is
-/// its own. If the owner was reaped, the number may belong to another process, whose end is then
-/// reported late, but never for a living owner. Before Linux 6.16, a socket of a reaped process has
-/// no pidfd either.
-pub(crate) fn owner_process(fd: impl AsFd) -> OwnerProcess {
-    if let Some(pidfd) = owner_pidfd(&fd) {
-        return OwnerProcess::Pidfd(pidfd);
+/// # Errors
+/// [`Error::System`] with ESRCH if the owner was reaped.
+pub(crate) fn owner_pidfd(fd: impl AsFd) -> Result<Option<OwnedFd>> {
+    let mut pidfd = -1_i32;
+    if read(&fd, SO_PEERPIDFD, &mut pidfd) && pidfd >= 0 {
+        // SAFETY: the kernel has stored a new descriptor there, which this process owns.
+        return Ok(Some(unsafe { OwnedFd::from_raw_fd(pidfd) }));
     }
-    // Number 0: a process of another PID namespace.
-    let Some(pid) = owner(&fd).ok().map(|owner| owner.pid).filter(|pid| *pid != 0) else {
-        return OwnerProcess::Unknown;
-    };
-    match pidfd::open(pid) {
-        Ok(pidfd) => OwnerProcess::Pidfd(pidfd),
-        Err(error) if error.errno() == libc::ESRCH => OwnerProcess::Reaped,
-        Err(_) => OwnerProcess::Unknown,
+    match pidfd::open(owner(&fd)?.pid) {
+        Err(error) if error.errno() == libc::ESRCH => Err(error),
+        opened => Ok(opened.ok()),
     }
 }
 
-/// Returns the pidfd of the [`owner`] that the socket has, if any.
-fn owner_pidfd(fd: impl AsFd) -> Option<OwnedFd> {
-    let mut pidfd = -1_i32;
-    let mut length = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the option's value is one integer, which is writable. The kernel stores a new
-    // descriptor there, which this process owns.
-    unsafe {
-        let answer = libc::getsockopt(
-            fd.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PEERPIDFD,
-            (&raw mut pidfd).cast(),
-            &raw mut length,
-        );
-        (answer == 0 && pidfd >= 0).then(|| OwnedFd::from_raw_fd(pidfd))
-    }
+/// Reads an option whose value is a `T`, a structure of integers. Returns `true` on success.
+fn read<T: Copy>(fd: impl AsFd, option: i32, value: &mut T) -> bool {
+    let (fd, mut length) = (fd.as_fd().as_raw_fd(), size_of::<T>() as libc::socklen_t);
+    let value = std::ptr::from_mut(value).cast();
+    // SAFETY: the kernel writes at most `length` bytes to the value, which is writable.
+    unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, value, &raw mut length) == 0 }
 }
