@@ -136,7 +136,9 @@ fn manual_page() -> io::Result<()> {
 }
 
 fn pages(command: &clap::Command, title: &str, text: &mut Vec<u8>) -> io::Result<()> {
-    clap_mangen::Man::new(command.clone()).title(title).render(text)?;
+    let usage = title.replace('-', " ");
+    let named = command.clone().display_name(title).bin_name(usage);
+    clap_mangen::Man::new(named).title(title).render(text)?;
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         pages(below, &format!("{title}-{}", below.get_name()), text)?;
     }

@@ -1,5 +1,6 @@
 //! `tontine measure`: runs experiments, shows progress, and writes the report.
 
+use std::env;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
@@ -26,7 +27,9 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
         return reproduce(seed, asked);
     }
     let size = size_of(asked);
-    if !asked.own.words.is_empty() {
+    // clap does not report a `--` that nothing follows.
+    let ends_with_dashes = env::args_os().next_back().is_some_and(|last| last == "--");
+    if !asked.own.words.is_empty() || ends_with_dashes {
         return own::measure(asked, size);
     }
     let seed = asked.order_seed.unwrap_or_else(engine::plan::fresh_seed);
@@ -60,7 +63,7 @@ pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
 /// Returns a launcher that starts this program again for each invocation.
 fn launcher(size: Size) -> Result<Launcher, CommandFailure> {
     let program =
-        std::env::current_exe().map_err(CommandFailure::cannot("find this program's own path"))?;
+        env::current_exe().map_err(CommandFailure::cannot("find this program's own path"))?;
     Ok(Launcher { program, arguments: vec![INVOCATION.into()], deadline: size.deadline() })
 }
 

@@ -102,6 +102,7 @@ fn failing_command_is_named_with_status_and_last_lines() {
 fn wrong_usage_of_own_commands_exits_with_2() {
     for (arguments, wanted) in [
         (&["--", "/nowhere/at/all"][..], "/nowhere/at/all: cannot be started"),
+        (&["--"], "a command after `--` is empty"),
         (&["--", "true", "--"], "a command after `--` is empty"),
         (&["--", "true", "--", "true", "--", "true"], "found 3 commands"),
         (&["--all", "--", "true"], "cannot be used with"),
