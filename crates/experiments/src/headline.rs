@@ -22,7 +22,7 @@ pub(crate) const HEADLINE: &[HeadlineCells] = &[
             "spinlock-ttas-process",
         ],
         params: CROSS_CORE,
-        invocations: [8, 24, 40],
+        invocations: [8, 20, 40],
     },
     HeadlineCells {
         experiment: "round-trip",
@@ -48,7 +48,7 @@ pub(crate) const HEADLINE: &[HeadlineCells] = &[
         experiment: "wake-up",
         variants: &["mailbox-sleep"],
         params: CROSS_CORE,
-        invocations: [6, 12, 20],
+        invocations: [6, 24, 40],
     },
     HeadlineCells {
         experiment: "survival",
@@ -69,13 +69,13 @@ pub(crate) const HEADLINE: &[HeadlineCells] = &[
         experiment: "liveness-check",
         variants: &["load", "life-word", "futex-word", "mutex-trylock", "epoll-socket", "kill-0"],
         params: &[],
-        invocations: [6, 16, 20],
+        invocations: [6, 32, 40],
     },
     HeadlineCells {
         experiment: "thread-vs-process",
         variants: &["thread", "fork", "posix-spawn"],
         params: &[("parent", "1 MiB"), ("placement", "same-core")],
-        invocations: [6, 12, 20],
+        invocations: [6, 24, 40],
     },
     HeadlineCells {
         experiment: "false-sharing",
@@ -87,7 +87,7 @@ pub(crate) const HEADLINE: &[HeadlineCells] = &[
         experiment: "allocators",
         variants: &["glibc-one-arena", "glibc", "snmalloc"],
         params: &[],
-        invocations: [6, 12, 20],
+        invocations: [6, 24, 40],
     },
 ];
 
