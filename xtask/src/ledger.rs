@@ -24,13 +24,13 @@ struct RunKind {
     all: bool,
     /// The command, without its first word.
     name: &'static str,
-    /// Maximum duration in seconds on two processors.
+    /// Maximum duration in seconds on two processors that do nothing else.
     most: f64,
 }
 
 const RUNS: [RunKind; 4] = [
-    RunKind { size: Size::Quick, all: false, name: "measure --quick", most: 90.0 },
-    RunKind { size: Size::Default, all: false, name: "measure", most: 180.0 },
+    RunKind { size: Size::Quick, all: false, name: "measure --quick", most: 60.0 },
+    RunKind { size: Size::Default, all: false, name: "measure", most: 150.0 },
     RunKind { size: Size::Quick, all: true, name: "measure --quick --all", most: 360.0 },
     RunKind { size: Size::Default, all: true, name: "measure --all", most: 840.0 },
 ];
@@ -51,9 +51,11 @@ impl RunKind {
     }
 }
 
-/// Maximum ratio of an experiment's time to the listed time. On a machine with shared processors,
-/// two runs can differ by this factor.
+/// Maximum ratio of an experiment's time to the listed time. On processors that other machines
+/// share, two runs can differ by this factor.
 const SLACK: f64 = 3.0;
+/// Maximum ratio of a run's time to the promised maximum, on such processors.
+const SLACK_OF_RUN: f64 = 2.0;
 /// Additional time in seconds for the start of processes on a loaded machine.
 const SPARE_SECONDS: f64 = 5.0;
 
@@ -110,9 +112,9 @@ fn compare(ledger: &ExperimentSeconds, column: usize, results: &Results) -> Vec<
     let mut complaints = within(ledger, column);
     let RunKind { name, most, .. } = RUNS[column];
     let all: f64 = results.ledger.values().sum();
-    if all > most {
+    if all > most * SLACK_OF_RUN {
         complaints
-            .push(format!("this `{name}` took {all:.0} s, more than the promised {most:.0} s"));
+            .push(format!("this `{name}` took {all:.0} s, far more than the promised {most:.0} s"));
     }
     for (name, took) in &results.ledger {
         match ledger.get(name).and_then(|seconds| seconds[column]) {
@@ -195,7 +197,7 @@ mod tests {
         let mut ledger = full_ledger(1.0);
         ledger.remove("round-trip");
         assert!(within(&ledger, 0)[0].contains("round-trip"));
-        assert!(within(&full_ledger(100.0), 0)[0].contains("the promised 90 s"));
+        assert!(within(&full_ledger(100.0), 0)[0].contains("the promised 60 s"));
         assert!(within(&full_ledger(100.0), 2)[0].contains("the promised 360 s"));
     }
 }
