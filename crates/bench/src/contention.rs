@@ -72,8 +72,9 @@ impl Shares {
         let Some(waited) = self.waited else { return NONE.to_owned() };
         let waited = 100.0 * waited;
         match self.blocked {
+            _ if waited == 0.0 => "0".to_owned(),
             // A share above zero is not shown as zero.
-            _ if waited > 0.0 && waited < 0.005 => "< 0.01".to_owned(),
+            _ if waited < 0.005 => "< 0.01".to_owned(),
             Some(blocked) => format!("{waited:.2} ({:.0})", 100.0 * blocked),
             None => format!("{waited:.2}"),
         }
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(table.modes(), ["master", "parallel"]);
         let rows: Vec<_> = table.rows().collect();
         let words = |words: [&str; 2]| words.map(str::to_owned).to_vec();
-        assert_eq!(rows[0], ("p_lock", words(["0.00", "< 0.01"])));
+        assert_eq!(rows[0], ("p_lock", words(["0", "< 0.01"])));
         assert_eq!(rows[1], ("proc_relation_lock", words(["–", "1.23 (10)"])));
         assert_eq!(rows.len(), 2);
     }

@@ -1,12 +1,9 @@
 //! Formatting of numbers: [`Scale`] chooses the unit, [`decimals`] the number of digits.
 //!
 //! A figure has as many digits as its interval supports: the last digit printed is about a tenth of
-//! the interval's width. A share of 0 or 1 is shown as a count with the resulting bound. The
-//! interval of a non-negative figure is not shown below zero, because all measured figures are
-//! times, rates, shares or numbers. Every output format takes its numbers from here, so that the
-//! page, the table and the terminal agree to the last digit.
-
-use statrs::distribution::{Beta, ContinuousCDF};
+//! the interval's width. A share that no try or every try is in is shown as a count with the
+//! resulting bound. Any other zero is `0` with its unit, without decimals. Every output format takes
+//! its numbers from here, so that the page, the table and the terminal agree to the last digit.
 
 use crate::schema::{Cell, Estimate, PublishedFigure, Ratio, Results};
 use crate::task::Params;
@@ -17,8 +14,8 @@ pub const NOTHING: &str = "–";
 /// Maximum number of decimals.
 const MOST_DECIMALS: usize = 3;
 
-/// Maximum probability of the observed count if the share were above the printed bound.
-const UNSEEN: f64 = 0.05;
+/// The smallest value that [`MOST_DECIMALS`] can show.
+const SMALLEST: f64 = 0.001;
 
 /// A unit that suits a magnitude: the factor and the suffix.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,15 +47,22 @@ impl Scale {
         Self { factor, suffix }
     }
 
-    /// Formats `value`, given in the original unit, with `decimals` and without the unit. A value
-    /// other than zero has more digits if it would otherwise be shown as 0.
+    /// Formats `value`, given in the original unit, with `decimals` and without the unit. Zero has
+    /// no decimals. Another value has more digits if it would otherwise be shown as 0, and is
+    /// compared with the smallest value that can be shown if even these do not suffice.
     pub fn number(&self, value: f64, decimals: usize) -> String {
         if !value.is_finite() {
             return NOTHING.into();
         }
         let value = value * self.factor;
-        let enough = (decimals..=MOST_DECIMALS).find(|&digits| !is_lost(value, digits));
-        grouped(value, enough.unwrap_or(decimals))
+        if value == 0.0 {
+            return "0".into();
+        }
+        match (decimals..=MOST_DECIMALS).find(|&digits| !is_lost(value, digits)) {
+            Some(digits) => grouped(value, digits),
+            None if value > 0.0 => format!("< {}", grouped(SMALLEST, MOST_DECIMALS)),
+            None => format!("> {}", grouped(-SMALLEST, MOST_DECIMALS)),
+        }
     }
 
     /// Formats `value` with `decimals` and the unit.
@@ -94,7 +98,6 @@ impl FormattedFigure {
     /// Formats a figure in `unit`, with its interval if there is one.
     pub fn new(unit: &str, value: f64, interval: Option<(f64, f64)>) -> Self {
         let scale = Scale::of(unit, value);
-        let interval = interval.map(|(low, high)| (above_zero(value, low), high));
         let digits = scale.decimals(value, interval.map(|(low, high)| high - low));
         let interval = interval.map_or_else(String::new, |(low, high)| {
             scale.join(&format!("{} – {}", scale.number(low, digits), scale.number(high, digits)))
@@ -107,18 +110,20 @@ impl FormattedFigure {
         Self::shared(cell, false)
     }
 
-    /// Formats a share or, with `not`, its complement. The result is a count if all, none or nearly
-    /// none of the tries are in the share. Any other cell is formatted as usual.
+    /// Formats a share or, with `not`, its complement. The result is a count if all or none of the
+    /// tries are in the share. Any other cell is formatted as usual.
     fn shared(cell: &Cell, not: bool) -> Option<Self> {
-        let estimate = cell.estimate?;
-        match counted(cell) {
-            Some((did, tries)) if not => Some(Self::of_tries(tries - did, tries)),
-            Some((did, tries)) => Some(Self::of_tries(did, tries)),
-            None if not => {
-                let rest = cell.low.zip(cell.high).map(|(low, high)| (1.0 - high, 1.0 - low));
-                Some(Self::new(&cell.unit, 1.0 - estimate, rest))
+        let (estimate, ends) = (cell.estimate?, ends(cell));
+        let (share, ends) = match not {
+            true => (1.0 - estimate, ends.map(|(low, high)| (1.0 - high, 1.0 - low))),
+            false => (estimate, ends),
+        };
+        let tries: usize = cell.invocations.iter().map(|one| one.summary.tries()).sum();
+        match ends {
+            Some(ends) if cell.unit == "share" && tries > 0 && [0.0, 1.0].contains(&share) => {
+                Some(Self::of_tries(share, tries, ends))
             }
-            None => Some(Self::new(&cell.unit, estimate, cell.low.zip(cell.high))),
+            _ => Some(Self::new(&cell.unit, share, ends)),
         }
     }
 
@@ -127,15 +132,15 @@ impl FormattedFigure {
         Self::shared(cell, true)
     }
 
-    /// Formats a count of `did` in `tries`, with the resulting bound.
-    fn of_tries(did: usize, tries: usize) -> Self {
-        let bound = if did > tries / 2 {
-            format!("at least {}", tick("share", 1.0 - most(tries - did, tries)))
+    /// Formats a share of 0 or 1 as a count of `tries`, with the end of its interval.
+    fn of_tries(share: f64, tries: usize, (low, high): (f64, f64)) -> Self {
+        let (did, interval) = if share == 0.0 {
+            (0, format!("at most {}", tick("share", outward(high))))
         } else {
-            format!("at most {}", tick("share", most(did, tries)))
+            (tries, format!("at least {}", tick("share", 1.0 - outward(1.0 - low))))
         };
         let value = format!("{} of {}", grouped(did as f64, 0), grouped(tries as f64, 0));
-        Self { value, interval: bound }
+        Self { value, interval }
     }
 
     /// Formats a figure of [`crate::stats`].
@@ -158,45 +163,17 @@ impl FormattedFigure {
     }
 }
 
-/// Returns the displayed lower end of an interval. Student's interval may extend below zero
-/// although no figure can be negative.
-fn above_zero(value: f64, low: f64) -> f64 {
-    if value >= 0.0 { low.max(0.0) } else { low }
-}
-
-/// Returns the displayed ends of a cell's interval.
+/// Returns the ends of a cell's interval.
 pub fn ends(cell: &Cell) -> Option<(f64, f64)> {
-    let (low, high) = cell.low.zip(cell.high)?;
-    Some((above_zero(cell.estimate?, low), high))
+    cell.low.zip(cell.high)
 }
 
-/// Returns how many tries of a share are in it, and the number of tries. Returns `None` if a sample
-/// is more than one try, or if the interval has a width and therefore contains more information.
-fn counted(cell: &Cell) -> Option<(usize, usize)> {
-    let all = || cell.invocations.iter().map(|one| &one.summary);
-    let tries: usize = all().map(|summary| summary.count).sum();
-    let (low, high) = cell.low.zip(cell.high)?;
-    let at_an_end = low == high && (low == 0.0 || low == 1.0);
-    if cell.unit != "share" || tries == 0 || !at_an_end || all().any(|each| each.batch != 1) {
-        return None;
-    }
-    let did: f64 = all().map(|summary| (summary.mean * summary.count as f64).round()).sum();
-    Some(((did as usize).min(tries), tries))
-}
-
-/// Returns the upper bound of a share that occurred `did` times in `tries` independent tries. With
-/// a larger share, this few occurrences would have a probability below [`UNSEEN`] by the binomial
-/// distribution. The bound is about 3 / `tries` if there were none. It has two digits, of which the
-/// last is rounded up.
-fn most(did: usize, tries: usize) -> f64 {
-    let exact = match Beta::new(did as f64 + 1.0, tries.saturating_sub(did) as f64) {
-        _ if did == 0 => 1.0 - UNSEEN.powf(1.0 / tries as f64),
-        Ok(beta) => beta.inverse_cdf(1.0 - UNSEEN),
-        Err(_) => 1.0,
-    };
+/// Rounds a bound up to two digits, or to the last decimal that is shown.
+fn outward(bound: f64) -> f64 {
     // The step is at least as coarse as the digits of a percentage.
-    let step = 10_f64.powf(exact.log10().floor() - 1.0).max(1e-5);
-    ((exact / step).ceil() * step).min(1.0)
+    let step = 10_f64.powf(bound.log10().floor() - 1.0).max(1e-5);
+    // A bound that already has two digits is not raised by an error of the division.
+    ((bound / step - 1e-9).ceil() * step).min(1.0)
 }
 
 /// Formats a single figure in a suitable unit, to three significant digits.
@@ -359,7 +336,7 @@ mod tests {
         assert_eq!(shown(112.0, 113.53, 115.0), "113.5 ns (112.0 – 115.0 ns)");
         assert_eq!(shown(90.0, 113.53, 140.0), "114 ns (90 – 140 ns)");
         assert_eq!(shown(28_163.27, 28_168.28, 28_173.29), "28.168 µs (28.163 – 28.173 µs)");
-        assert_eq!(shown(-2.0, -1.0, 0.0), "−1.0 ns (−2.0 – 0.0 ns)");
+        assert_eq!(shown(-2.0, -1.0, 0.0), "−1.0 ns (−2.0 – 0 ns)");
     }
 
     /// Regression: the low end of `13 µs (0.025 – 25 µs)` was shown as 0, as if a message took no
@@ -373,58 +350,46 @@ mod tests {
         assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
     }
 
-    /// Regression: Student's interval of two builds, `1.2 s (−1.4 – 3.7 s)`, was shown with a
-    /// negative time.
+    /// Regression: zero was shown as `0`, `0.0` or `0.00`, as the digits of its neighbours required.
     #[test]
-    fn negative_interval_end_of_a_time_prints_as_zero() {
+    fn zero_has_one_notation() {
         let shown =
             |low, value, high| FormattedFigure::new("s", value, Some((low, high))).in_line();
-        assert_eq!(shown(-1.419, 1.162, 3.742), "1.2 s (0.0 – 3.7 s)");
-        assert_eq!(shown(-0.1, 0.0, 0.2), "0.00 s (0.00 – 0.20 s)");
-        assert_eq!(shown(-0.2, -0.1, 0.2), "−0.10 s (−0.20 – 0.20 s)");
+        assert_eq!(shown(0.0, 1.162, 3.742), "1.2 s (0 – 3.7 s)");
+        assert_eq!(shown(0.0, 0.0, 0.2), "0 s (0 – 0.20 s)");
+        for unit in ["s", "ns", "share", "messages/s", "bytes/s"] {
+            let zero = single(unit, 0.0);
+            assert!(zero.starts_with("0 ") && tick(unit, 0.0).starts_with('0'), "{zero}");
+        }
+        assert_eq!((single("ns", -0.0), single("", 0.0)), ("0 ns".into(), "0".into()));
+        assert_eq!(single("ns", 0.000_1), "< 0.001 ns");
+        assert_eq!(single("ns", -0.000_1), "> −0.001 ns");
     }
 
     /// Regression: `0 % (0 – 0 %)` claimed a certainty that thirty kills cannot give.
     #[test]
     fn share_of_zero_or_one_prints_tries_and_bound() {
         let mut cell = fixture::small().cells.remove(0);
-        let share = |cell: &mut Cell, each: f64, tries: usize| {
-            cell.unit = "share".into();
-            (cell.estimate, cell.low, cell.high) = (Some(each), Some(each), Some(each));
-            for one in &mut cell.invocations {
-                let summary = &mut one.summary;
-                (summary.count, summary.batch, summary.mean) = (tries, 1, each);
-            }
-        };
-        let lines = |cell: &Cell| {
-            let all =
-                [FormattedFigure::of_cell(cell).unwrap(), FormattedFigure::of_rest(cell).unwrap()];
-            all.map(|shown| shown.in_line())
-        };
+        cell.unit = "share".into();
         assert_eq!(cell.invocations.len(), 10);
-        for (each, tries, expected) in [
-            (0.0, 1_000, ["0 of 10,000 (at most 0.03 %)", "10,000 of 10,000 (at least 99.97 %)"]),
-            (1.0, 30, ["300 of 300 (at least 99 %)", "0 of 300 (at most 1 %)"]),
-            (0.0, 1, ["0 of 10 (at most 26 %)", "10 of 10 (at least 74 %)"]),
-        ] {
-            share(&mut cell, each, tries);
-            assert_eq!(lines(&cell), expected);
-        }
-        // One invocation that differs does not change the median, but is counted.
-        share(&mut cell, 1.0, 30);
-        cell.invocations[0].summary.mean = 29.0 / 30.0;
-        let one_less = ["299 of 300 (at least 98.4 %)", "1 of 300 (at most 1.6 %)"];
-        assert_eq!(lines(&cell), one_less);
-        // A sample that sums up many tries is not a single try. An interval with a width contains
-        // more information.
-        cell.invocations[0].summary.batch = 20;
-        assert_eq!(lines(&cell)[0], "100 % (100 – 100 %)");
-        share(&mut cell, 0.0, 30);
-        (cell.estimate, cell.high) = (Some(0.1), Some(0.25));
-        assert_eq!(lines(&cell), ["10 % (0 – 25 %)", "90 % (75 – 100 %)"]);
-        for tries in [1, 7, 60, 12_345, 100_000_000] {
-            let (most, exact) = (most(0, tries), 1.0 - UNSEEN.powf(1.0 / tries as f64));
-            assert!(most >= exact && most <= (exact * 1.1).max(2e-5), "{tries}: {most}, {exact}");
+        let mut lines = |each: f64, (count, batch): (usize, usize), (low, high): (f64, f64)| {
+            (cell.estimate, cell.low, cell.high) = (Some(each), Some(low), Some(high));
+            for one in &mut cell.invocations {
+                (one.summary.count, one.summary.batch) = (count, batch);
+            }
+            let all = [FormattedFigure::of_cell(&cell), FormattedFigure::of_rest(&cell)];
+            all.map(|shown| shown.expect("a figure").in_line())
+        };
+        let none = lines(0.0, (50, 20), (0.0, 0.000_368_8));
+        assert_eq!(none, ["0 of 10,000 (at most 0.037 %)", "10,000 of 10,000 (at least 99.963 %)"]);
+        let all = lines(1.0, (30, 1), (0.987_8, 1.0));
+        assert_eq!(all, ["300 of 300 (at least 98.7 %)", "0 of 300 (at most 1.3 %)"]);
+        let few = lines(0.0, (1, 1), (0.0, 0.31));
+        assert_eq!(few, ["0 of 10 (at most 31 %)", "10 of 10 (at least 69 %)"]);
+        assert_eq!(lines(0.1, (30, 1), (0.0, 0.25)), ["10 % (0 – 25 %)", "90 % (75 – 100 %)"]);
+        for bound in [1.0, 0.5, 0.123, 0.012_31, 0.000_01, 3e-9] {
+            let outward = outward(bound);
+            assert!(outward >= bound && outward <= (bound * 1.1).max(1e-5), "{bound}: {outward}");
         }
     }
 
@@ -458,7 +423,6 @@ mod tests {
         assert_eq!(single("ns", f64::NAN), NOTHING);
         assert_eq!(single("ns", f64::INFINITY), NOTHING);
         assert_eq!(single("ns", 0.0), "0 ns");
-        assert_eq!(single("ns", -0.0001), "0.000 ns");
     }
 
     #[test]

@@ -72,6 +72,12 @@ pub struct ObservedEvent {
     pub says: String,
 }
 
+/// Returns the least and the greatest value that a figure in `unit` can have. Every figure is a
+/// time, a rate, a number or a share, and none of these is negative.
+pub fn limits(unit: &str) -> (f64, f64) {
+    (0.0, if unit == "share" { 1.0 } else { f64::INFINITY })
+}
+
 impl Series {
     /// Creates a series of single operations in nanoseconds, represented by its median.
     pub fn ns(metric: &str, samples: Vec<f64>) -> Self {
@@ -97,6 +103,14 @@ impl Series {
     pub fn at(mut self, name: &str, value: impl ToString) -> Self {
         self.at.insert(name.into(), value.to_string());
         self
+    }
+
+    /// Returns the samples that are finite and possible in the series' unit.
+    pub fn possible(&self) -> impl Iterator<Item = f64> {
+        let (least, greatest) = limits(&self.unit);
+        let possible =
+            move |sample: &f64| sample.is_finite() && (least..=greatest).contains(sample);
+        self.samples.iter().copied().filter(possible)
     }
 
     /// Replaces the unit.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::about::{About, MechanismFacts};
 use crate::executable::Executable;
 use crate::heap_map::HeapMap;
-use crate::observe::{ObservedEvent, Statistic};
+use crate::observe::{ObservedEvent, Statistic, limits};
 
 /// Version of the schema that this build writes.
 pub const SCHEMA: u32 = 1;
@@ -137,6 +137,35 @@ pub struct Cell {
     pub published: Vec<PublishedFigure>,
     /// Remarks on the figure, such as `unstable: …`.
     pub notes: Vec<String>,
+}
+
+impl Cell {
+    /// Returns the figures and intervals of the row that no measurement can have in its unit, and
+    /// intervals that do not contain their figure. A row of a run has none.
+    pub fn impossible(&self) -> Vec<&'static str> {
+        let (least, greatest) = limits(&self.unit);
+        let main = self.estimate.map(|value| {
+            let (low, high) = (self.low.unwrap_or(value), self.high.unwrap_or(value));
+            Estimate { value, low, high }
+        });
+        let floor = self.floor.map(|floor| Estimate { value: floor, low: floor, high: floor });
+        let figures = [
+            ("estimate", main),
+            ("mean", self.mean),
+            ("trimmed_mean", self.trimmed_mean),
+            ("p99", self.p99),
+            ("p999", self.p999),
+            ("floor", floor),
+        ];
+        let is_possible = |one: &Estimate| {
+            let Estimate { value, low, high } = *one;
+            [least, low, value, high, greatest].is_sorted() && value.is_finite()
+        };
+        let wrong = figures
+            .into_iter()
+            .filter(|(_, figure)| figure.is_some_and(|figure| !is_possible(&figure)));
+        wrong.map(|(name, _)| name).collect()
+    }
 }
 
 /// A figure with its interval.

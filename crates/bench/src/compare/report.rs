@@ -122,10 +122,10 @@ impl Style {
     fn signed(&self, change: f64, digits: usize) -> String {
         let value = (change - self.none) * self.factor;
         let text = format!("{value:+.digits$}");
-        // A value rounded to zero has no sign.
-        match text.trim_start_matches(['+', '-']).bytes().any(|b| (b'1'..=b'9').contains(&b)) {
+        // A value rounded to zero has neither sign nor decimals.
+        match text.bytes().any(|b| (b'1'..=b'9').contains(&b)) {
             true => text.replace('-', "−"),
-            false => text.trim_start_matches(['+', '-']).into(),
+            false => "0".into(),
         }
     }
 

@@ -248,7 +248,7 @@ impl ScaledFigures {
     fn of(base: &Cell, new: &Cell, scale: ChangeScale, figures: [&[f64]; 2]) -> Self {
         let [before, after] = figures.map(|figures| placed(figures, scale));
         let invocations = base.invocations.iter().chain(&new.invocations);
-        let tries = invocations.map(|one| one.summary.count).min().unwrap_or(0);
+        let tries = invocations.map(|one| one.summary.tries()).min().unwrap_or(0);
         let least = resolution::share(tries, before.len().min(after.len()));
         Self { base: before, new: after, least: least.filter(|_| base.unit == "share") }
     }

@@ -2,23 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::doubts;
 use crate::engine::invoked::{InvocationFigures, InvocationReply, InvocationResult, MetricSummary};
 use crate::engine::plan::Plan;
-use crate::format;
 use crate::heap_map::HeapMap;
-use crate::observe::{ObservedEvent, Statistic};
+use crate::observe::{ObservedEvent, Statistic, limits};
 use crate::schema::{Cell, Estimate, Invocation, MapRow, Ratio, Status, TriedRow};
 use crate::stats::interval::{CONFIDENCE, Interval};
+use crate::stats::share::{ShareCount, share_interval};
 use crate::stats::summary::Summary;
-use crate::stats::{diagnose, mean, order, ratio};
+use crate::stats::{mean, order, ratio};
 use crate::task::{InvocationTask, Params};
-
-/// Minimum number of invocations whose smallest and largest figures enclose the median with a
-/// confidence of at least 95 %.
-const FEWEST_FOR_ORDER: usize = 6;
-
-/// Change of a tick's length during an invocation, as a share, above which figures are doubtful.
-const CLOCK_DRIFT: f64 = 0.001;
 
 /// Collects replies during a run.
 #[derive(Debug)]
@@ -276,10 +270,13 @@ impl Gathered {
         };
         let standing: Vec<f64> =
             invocations.iter().map(|one| one.summary.figure(figure.statistic)).collect();
-        let main = order::median_interval(&standing);
-        // With fewer than six invocations the median has no exact interval, so the mean is shown
-        // with Student's interval.
-        let shown = main.or_else(|| mean::kalibera_jones(&standing));
+        // A share is that of all tries. With fewer than six invocations the median of another
+        // figure has no exact interval, so the mean is shown with Student's interval.
+        let limits = limits(&figure.unit);
+        let share = (figure.unit == "share").then(|| share_of(&invocations)).flatten();
+        let median = order::median_interval(&standing).filter(|_| share.is_none());
+        let student = |values: &[f64]| Some(mean::kalibera_jones(values)?.within(limits));
+        let shown = share.or(median).or_else(|| student(&standing));
         let mut cell = blank(task);
         cell.params = params_of(task, &figure);
         cell.metric = figure.metric;
@@ -290,9 +287,11 @@ impl Gathered {
             shown.map(|interval| interval.estimate).or_else(|| order::median(&standing));
         cell.low = shown.map(|interval| interval.low);
         cell.high = shown.map(|interval| interval.high);
-        cell.achieved = main.map(|interval| interval.achieved);
-        cell.mean = mean::kalibera_jones(&of(|summary| summary.mean)).map(estimate);
-        cell.trimmed_mean = mean::kalibera_jones(&of(|summary| summary.trimmed_mean)).map(estimate);
+        cell.achieved = median.map(|interval| interval.achieved);
+        cell.mean = share.or_else(|| student(&of(|summary| summary.mean))).map(estimate);
+        if share.is_none() {
+            cell.trimmed_mean = student(&of(|summary| summary.trimmed_mean)).map(estimate);
+        }
         // For a rate, the smallest sample is the worst, not the floor. The samples of a share are 0
         // and 1.
         if !cell.unit.ends_with("/s") && cell.unit != "share" {
@@ -309,6 +308,7 @@ impl Gathered {
         cell.notes = self.notes_on(&standing, &cell.unit, &invocations);
         cell.failures = self.failures.clone();
         cell.invocations = invocations;
+        debug_assert!(cell.impossible().is_empty(), "{:?}: {cell:?}", cell.impossible());
         cell
     }
 
@@ -324,28 +324,11 @@ impl Gathered {
 
     fn notes_on(&self, standing: &[f64], unit: &str, invocations: &[Invocation]) -> Vec<String> {
         let mut notes = self.said();
-        let between =
-            diagnose::invocations(standing, |value| format::single(unit, value)).into_iter();
-        notes.extend(between.map(|reason| format!("unstable: {reason}")));
-        let mut within: BTreeMap<&str, usize> = BTreeMap::new();
-        for invocation in invocations {
-            for reason in &invocation.summary.unstable {
-                *within.entry(reason.split(':').next().unwrap_or(reason)).or_default() += 1;
-            }
-        }
-        let all = invocations.len();
-        for (reason, count) in within {
-            // The interval accounts for one odd invocation. If most invocations are odd, that is a
-            // property of the figure.
-            if 2 * count > all {
-                notes.push(format!("unstable: {reason} within {count} of {all} invocations"));
-            }
-        }
-        notes.extend(spoilt(invocations));
+        notes.extend(doubts::doubts(standing, unit, invocations));
         if let Some(why) = &self.skipped {
-            notes.push(format!("skipped after {all} invocations: {why}"));
+            notes.push(format!("skipped after {} invocations: {why}", invocations.len()));
         }
-        notes.extend(few(standing.len()));
+        notes.extend(doubts::few(standing.len(), unit));
         let (failed, repeated) = (self.failures.len(), self.repeated.len());
         if failed > 0 {
             notes.push(format!("{failed} invocations failed: {}", self.failures[0]));
@@ -356,39 +339,6 @@ impl Gathered {
         }
         notes
     }
-}
-
-/// Returns a remark if a figure has too few invocations for an exact interval.
-fn few(invocations: usize) -> Option<String> {
-    match invocations {
-        0 | 1 => Some("no interval: 1 invocation".into()),
-        2..FEWEST_FOR_ORDER => {
-            // All figures are on one side of the median with probability 2 · ½ⁿ.
-            let held = 100.0 * (1.0 - 0.5_f64.powi(invocations as i32 - 1));
-            Some(format!(
-                "few invocations: {invocations}; mean with Student's interval, which assumes a \
-                 normal distribution (from the smallest to the largest: {held:.0} % for the median)"
-            ))
-        }
-        _ => None,
-    }
-}
-
-/// Returns remarks if the machine disturbed most of the invocations.
-fn spoilt(invocations: &[Invocation]) -> Vec<String> {
-    let all = invocations.len();
-    let most = |count: usize| 2 * count > all;
-    let stolen = invocations.iter().filter(|one| one.stolen_ms > 0.0).count();
-    let drifted = invocations.iter().filter(|one| one.clock_drift.abs() > CLOCK_DRIFT).count();
-    let mut notes = Vec::new();
-    if most(stolen) {
-        notes
-            .push(format!("unstable: the hypervisor took time from {stolen} of {all} invocations"));
-    }
-    if most(drifted) {
-        notes.push(format!("unstable: the clock's tick changed in {drifted} of {all} invocations"));
-    }
-    notes
 }
 
 /// Returns the parameters of a cell: those of the task and those of the point of the curve.
@@ -436,6 +386,12 @@ fn ratio_row(experiment: &str, name: &str, params: &Params, values: &[f64]) -> O
     })
 }
 
+/// Returns the share of all tries of a cell's invocations.
+fn share_of(invocations: &[Invocation]) -> Option<Interval> {
+    let counts: Vec<_> = invocations.iter().map(|one| ShareCount::of(&one.summary)).collect();
+    share_interval(&counts, CONFIDENCE)
+}
+
 fn estimate(interval: Interval) -> Estimate {
     Estimate { value: interval.estimate, low: interval.low, high: interval.high }
 }
@@ -444,7 +400,9 @@ fn estimate(interval: Interval) -> Estimate {
 mod tests {
     use super::*;
     use crate::fixture::suite::SUITE;
+    use crate::observe::Series;
     use crate::size::Size;
+    use proptest::prelude::*;
 
     fn plan() -> Plan {
         let task = InvocationTask {
@@ -456,15 +414,21 @@ mod tests {
         Plan::new(&SUITE, vec![task], Size::Quick, 0)
     }
 
-    fn reply(figure: f64, says: &str, note: &str) -> InvocationReply {
-        let figure = MetricSummary::of(&crate::observe::Series::ns("check", vec![figure; 3]));
-        let tried =
-            ObservedEvent { event: "zombie".into(), truth: "dead".into(), says: says.into() };
-        let (figures, tried, notes) = (vec![figure], vec![tried], vec![note.to_owned()]);
-        let measured =
-            InvocationFigures { figures, ratios: Vec::new(), tried, notes, maps: Vec::new() };
+    fn measured(series: &Series) -> InvocationReply {
+        let (ratios, tried, notes, maps) = Default::default();
+        let figures = vec![MetricSummary::of(series)];
+        let measured = InvocationFigures { figures, ratios, tried, notes, maps };
         let mut reply = InvocationReply::failed(String::new());
         reply.outcome = InvocationResult::Measured(measured);
+        reply
+    }
+
+    fn reply(figure: f64, says: &str, note: &str) -> InvocationReply {
+        let mut reply = measured(&Series::ns("check", vec![figure; 3]));
+        let InvocationResult::Measured(measured) = &mut reply.outcome else { panic!("measured") };
+        let (event, truth) = ("zombie".into(), "dead".into());
+        measured.tried.push(ObservedEvent { event, truth, says: says.into() });
+        measured.notes.push(note.to_owned());
         reply
     }
 
@@ -531,7 +495,7 @@ mod tests {
         // t(0.975, 2) · s/√n = 4.302653 · √7/√3.
         let half = 4.302_653 * 7.0_f64.sqrt() / 3.0_f64.sqrt();
         assert!((cell.high.expect("an interval") - 3.0 - half).abs() < 1e-4, "{cell:?}");
-        assert!((cell.low.expect("an interval") - 3.0 + half).abs() < 1e-4, "{cell:?}");
+        assert_eq!(cell.low, Some(0.0), "no time is below zero");
         assert_eq!(cell.achieved, None, "no order statistics have it");
         assert!(
             cell.notes.iter().any(|note| note.starts_with("few invocations: 3")
@@ -540,6 +504,53 @@ mod tests {
             "{:?}",
             cell.notes
         );
+    }
+
+    /// Regression: 3 of 120 kills were shown as `0 % (0 – 5 %)`, because half of the invocations
+    /// had none.
+    #[test]
+    fn share_of_a_cell_is_that_of_all_tries() {
+        let plan = plan();
+        let mut collector = Collector::new(&plan);
+        for (block, hits) in [0, 2, 0, 1, 0, 0].into_iter().enumerate() {
+            let samples = (0..20).map(|at| f64::from(u8::from(at < hits))).collect();
+            let series = Series::ns("wedged", samples).in_unit("share").by_mean();
+            collector.add(0, block, None, measured(&series));
+        }
+        let cell = &collector.finish().cells[0];
+        assert_eq!(cell.estimate, Some(3.0 / 120.0));
+        let (low, high) = cell.low.zip(cell.high).expect("an interval");
+        assert!(low > 0.0 && low < 0.01 && high > 0.05 && high < 0.15, "{low} {high}");
+        assert_eq!(cell.mean.map(|mean| mean.low), Some(low));
+        assert_eq!((cell.achieved, cell.trimmed_mean), (None, None));
+    }
+
+    proptest! {
+        /// Regression: a full run had ten impossible ends, such as 120 % and −0.138 s.
+        #[test]
+        fn figures_of_a_cell_are_possible(
+            invocations in prop::collection::vec(
+                prop::collection::vec(prop_oneof![-1e3_f64..1.0, 0.0..1.0, Just(0.0), 0.0..1e9], 1..9),
+                1..9,
+            ),
+            unit in prop::sample::select(vec!["ns", "s", "share", "messages/s", "rounds/round"]),
+            by_mean in any::<bool>(),
+        ) {
+            let plan = plan();
+            let mut collector = Collector::new(&plan);
+            for (block, samples) in invocations.into_iter().enumerate() {
+                let mut series = Series::ns("check", samples).in_unit(unit).batched(block + 1);
+                if by_mean {
+                    series = series.by_mean();
+                }
+                if series.possible().next().is_some() {
+                    collector.add(0, block, None, measured(&series));
+                }
+            }
+            for cell in collector.finish().cells {
+                prop_assert!(cell.impossible().is_empty(), "{:?}: {:?}", cell.impossible(), cell);
+            }
+        }
     }
 
     #[test]

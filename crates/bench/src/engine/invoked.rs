@@ -169,10 +169,12 @@ fn sum_up(
     observed: Observed,
 ) -> Result<InvocationFigures, MeasureError> {
     for series in &observed.series {
-        if series.samples.is_empty() || series.samples.iter().any(|sample| !sample.is_finite()) {
+        let none = series.possible().next().is_none();
+        if none || series.samples.iter().any(|sample| !sample.is_finite()) {
             let metric = &series.metric;
             return Err(MeasureError::fail(format!(
-                "{metric}: no samples, or some are not finite"
+                "{metric}: no samples that are possible in {}, or some are not finite",
+                series.unit
             )));
         }
         if let Some(folder) = &order.samples {

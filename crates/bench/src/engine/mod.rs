@@ -4,13 +4,15 @@
 //! block contains every task once, in random order, so that drift of the machine affects all cells
 //! equally. A task whose invocations take seconds has fewer of them, spread evenly over the blocks.
 //! Each invocation is a new process ([`launch`]) that receives a task, runs it ([`invoked`]) and
-//! replies with summaries. [`collect`] converts the replies to cells. [`stop`] lets Ctrl-C end the
+//! replies with summaries. [`collect`] converts the replies to cells, with remarks on what makes
+//! their figures doubtful. [`stop`] lets Ctrl-C end the
 //! run cleanly.
 //!
 //! Before a run, [`pilot`] makes a few small invocations. From these, [`estimate`] computes the
 //! duration of the run, and [`repetitions`] the number of repetitions.
 
 pub mod collect;
+mod doubts;
 pub mod estimate;
 pub mod invoked;
 pub mod launch;

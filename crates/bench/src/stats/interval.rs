@@ -27,6 +27,13 @@ impl Interval {
         self.high - self.low
     }
 
+    /// Returns the part of the interval between two limits that no figure exceeds. It contains the
+    /// true value exactly as often as the whole interval does.
+    #[must_use]
+    pub fn within(self, (least, greatest): (f64, f64)) -> Self {
+        Self { low: self.low.max(least), high: self.high.min(greatest), ..self }
+    }
+
     /// Returns `true` if the interval contains a value. The ends are included.
     pub fn holds(&self, truth: f64) -> bool {
         self.low <= truth && truth <= self.high
@@ -53,6 +60,8 @@ mod tests {
         assert!(interval.holds(1.0) && interval.holds(3.0));
         assert!(!interval.holds(3.1) && !interval.holds(f64::NAN));
         assert_eq!(interval.width(), 2.0);
+        let part = interval.within((1.5, f64::INFINITY));
+        assert_eq!((part.low, part.estimate, part.high), (1.5, 2.0, 3.0));
         assert_eq!(sorted(&[1.0, f64::NAN]), None);
         assert_eq!(sorted(&[2.0, f64::INFINITY]), None);
         assert_eq!(sorted(&[2.0, 1.0]), Some(vec![1.0, 2.0]));

@@ -26,6 +26,7 @@ pub mod outliers;
 pub mod plan;
 pub mod ratio;
 pub mod resolution;
+pub mod share;
 pub mod shift;
 pub mod simulate;
 pub mod summary;

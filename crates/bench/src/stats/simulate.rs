@@ -8,6 +8,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use statrs::function::factorial::ln_binomial;
 
 /// The level around which every model varies.
 pub const LEVEL: f64 = 100.0;
@@ -142,6 +143,70 @@ impl RunSimulator {
     pub fn run(&mut self, model: SampleModel, invocations: usize, samples: usize) -> Vec<Vec<f64>> {
         let last = (invocations.max(2) - 1) as f64;
         (0..invocations).map(|index| self.invocation(model, index as f64 / last, samples)).collect()
+    }
+
+    /// Draws the number of hits in the tries of one invocation. The invocation's own share is
+    /// beta-distributed around `share`, with a standard deviation of `variation` times the rarer of
+    /// the two outcomes.
+    pub fn hits(&mut self, share: f64, variation: f64, tries: usize) -> usize {
+        let rarer = share.min(1.0 - share);
+        if rarer == 0.0 || variation == 0.0 {
+            return self.binomial(share, tries);
+        }
+        let weight = share * (1.0 - share) / (variation * rarer).powi(2) - 1.0;
+        let (hit, miss) = (self.gamma(share * weight), self.gamma((1.0 - share) * weight));
+        self.binomial(hit / (hit + miss), tries)
+    }
+
+    /// Draws a gamma-distributed value, by Marsaglia and Tsang's method.
+    fn gamma(&mut self, shape: f64) -> f64 {
+        if shape < 1.0 {
+            return self.gamma(shape + 1.0) * self.uniform().powf(1.0 / shape);
+        }
+        let d = shape - 1.0 / 3.0;
+        // A value is rejected with a probability of at most 0.05, so the loop ends almost surely.
+        loop {
+            let x = self.normal();
+            let v = (1.0 + x / (9.0 * d).sqrt()).powi(3);
+            if v > 0.0 && self.uniform().ln() < x * x / 2.0 + d * (1.0 - v + v.ln()) {
+                return d * v;
+            }
+        }
+    }
+
+    /// Draws a binomially distributed number, by inversion from the most probable number outwards.
+    fn binomial(&mut self, share: f64, tries: usize) -> usize {
+        if share <= 0.0 || share >= 1.0 || tries == 0 {
+            return if share >= 1.0 { tries } else { 0 };
+        }
+        let n = tries as f64;
+        let odds = share / (1.0 - share);
+        let middle = (((n + 1.0) * share) as usize).min(tries);
+        let ln = ln_binomial(tries as u64, middle as u64);
+        let m = middle as f64;
+        let most = (ln + m * share.ln() + (n - m) * (1.0 - share).ln()).exp();
+        let mut left = self.uniform() - most;
+        let (mut low, mut below) = (middle, most);
+        let (mut high, mut above) = (middle, most);
+        while left >= 0.0 && (low > 0 || high < tries) {
+            if high < tries {
+                above *= odds * (tries - high) as f64 / (high + 1) as f64;
+                high += 1;
+                left -= above;
+                if left < 0.0 {
+                    return high;
+                }
+            }
+            if low > 0 {
+                below *= low as f64 / (tries - low + 1) as f64 / odds;
+                low -= 1;
+                left -= below;
+                if left < 0.0 {
+                    return low;
+                }
+            }
+        }
+        middle
     }
 
     /// Returns the level of an invocation.

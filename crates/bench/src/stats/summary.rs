@@ -56,6 +56,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Returns the number of tries behind a share: every operation of every sample is one.
+    pub fn tries(&self) -> usize {
+        self.count * self.batch
+    }
+
     /// Returns the figure that represents an invocation.
     pub fn figure(&self, statistic: Statistic) -> f64 {
         match statistic {
@@ -72,26 +77,27 @@ const HISTOGRAM_DIGITS: u8 = 3;
 
 /// Summarises the samples of one invocation.
 ///
-/// Samples that are not finite are omitted from all figures. Negative samples, which a difference
-/// of two stamps can be, are omitted only from the histogram, which cannot contain them. `unstable`
-/// records their numbers. If there are no samples, all figures are 0 and `unstable` records that.
+/// Samples that are not finite are omitted, and so are samples that are impossible in the series'
+/// unit: a difference between the stamps of two processors can be negative. `unstable` records their
+/// numbers. If there are no samples, all figures are 0 and `unstable` records that.
 pub fn summarise(series: &Series) -> Summary {
-    let finite: Vec<f64> = series.samples.iter().copied().filter(|x| x.is_finite()).collect();
+    let samples = series.samples.iter().copied();
+    let finite: Vec<f64> = samples.clone().filter(|x| x.is_finite()).collect();
+    let possible: Vec<f64> = series.possible().collect();
     let mut unstable = Vec::new();
-    let lost = series.samples.len() - finite.len();
-    if lost > 0 {
-        unstable.push(format!("{lost} samples are not finite and are left out"));
-    }
-    let sorted = sorted(&finite).unwrap_or_default();
-    let negative = sorted.partition_point(|&x| x < 0.0);
-    if negative > 0 {
-        unstable.push(format!("{negative} samples are negative: not in the histogram"));
-    }
+    let mut left_out = |count: usize, why: &str| {
+        if count > 0 {
+            unstable.push(format!("samples that {why} are left out: {count}"));
+        }
+    };
+    left_out(samples.len() - finite.len(), "are not finite");
+    left_out(finite.len() - possible.len(), "are impossible");
+    let sorted = sorted(&possible).unwrap_or_default();
     if sorted.is_empty() {
         unstable.push("no samples".into());
     }
     let at = |q| quantile(&sorted, q).unwrap_or(0.0);
-    let (mean, deviation) = moments(&finite).unwrap_or((0.0, 0.0));
+    let (mean, deviation) = moments(&possible).unwrap_or((0.0, 0.0));
     let outliers = outliers::classify_sorted(&sorted).unwrap_or_default();
     let kept = outliers::within(&sorted, 1.5).unwrap_or_default();
     let (trimmed_mean, trimmed_half_width) = if kept.is_empty() {
@@ -100,14 +106,14 @@ pub fn summarise(series: &Series) -> Summary {
         let trimmed = naive::interval(kept);
         (trimmed.estimate, trimmed.width() / 2.0)
     };
-    let dependence = diagnose::dependence(&finite);
+    let dependence = diagnose::dependence(&possible);
     // A share's samples are 0 and 1, so they always have two modes, and drift has no meaning for
     // them.
     if series.unit != "share" {
-        unstable.extend(diagnose::samples(&finite, &sorted, dependence));
+        unstable.extend(diagnose::samples(&possible, &sorted, dependence));
     }
     Summary {
-        count: finite.len(),
+        count: possible.len(),
         batch: series.batch,
         median: at(0.5),
         mean,
@@ -123,11 +129,11 @@ pub fn summarise(series: &Series) -> Summary {
         autocorrelation: dependence.autocorrelation,
         effective_count: dependence.effective_count,
         unstable,
-        histogram: histogram(&sorted[negative..]),
+        histogram: histogram(&sorted),
     }
 }
 
-/// Encodes the samples, none of which is negative, as a histogram.
+/// Encodes samples as a histogram.
 fn histogram(sorted: &[f64]) -> String {
     // The conversion from f64 saturates, as does the highest value that the histogram can track.
     let scaled = |sample: f64| ((sample * HISTOGRAM_SCALE).round() as u64).min(u64::MAX / 4);
@@ -175,10 +181,13 @@ mod tests {
 
     #[test]
     fn unusable_samples_are_noted() {
-        let summary = summarise(&Series::ns("offset", vec![-1.0, f64::NAN, 3.0]));
-        assert_eq!((summary.count, summary.min, summary.mean), (2, -1.0, 1.0));
+        let series = Series::ns("offset", vec![-1.0, f64::NAN, 3.0]);
+        let summary = summarise(&series);
+        assert_eq!((summary.count, summary.min, summary.mean), (1, 3.0, 3.0));
         assert_eq!(decoded(&summary).len(), 1);
         assert_eq!(summary.unstable.len(), 2);
+        let share = summarise(&Series { samples: vec![0.5, 1.5], ..series }.in_unit("share"));
+        assert_eq!((share.count, share.max), (1, 0.5));
         let empty = summarise(&Series::ns("offset", vec![]));
         assert_eq!((empty.count, empty.median, empty.trimmed_mean), (0, 0.0, 0.0));
         assert_eq!(empty.unstable, ["no samples"]);

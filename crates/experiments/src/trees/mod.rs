@@ -41,12 +41,13 @@ const ONE_OF: &str = "1/";
 pub(super) fn of_locks(locks: &LockStatistics) -> Vec<Series> {
     let taken = locks.rows.iter().filter(|row| row.acquisitions > 0);
     let shares = taken.flat_map(|row| {
-        let share = |metric: &str, percent: f64| Series {
-            at: Params::from([("lock".to_owned(), row.name.to_owned())]),
-            ..Series::ns(metric, vec![percent / 100.0]).in_unit("share").by_mean()
+        let share = |metric: &str, part: u64, tries: u64| {
+            let share = vec![part as f64 / tries as f64];
+            let series = Series::ns(metric, share).in_unit("share").by_mean();
+            (tries > 0).then(|| series.batched(tries as usize).at("lock", row.name))
         };
-        let waited = row.waited_percent().map(|percent| share("waited", percent));
-        waited.into_iter().chain(row.blocked_percent().map(|percent| share("blocked", percent)))
+        let waited = share("waited", row.waited, row.acquisitions);
+        waited.into_iter().chain(share("blocked", row.blocked, row.waited))
     });
     shares.collect()
 }

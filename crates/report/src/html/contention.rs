@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(name, "in a model of 10 processors");
         assert_eq!(modelled.modes(), ["uniprocessor", "parallel"]);
         let rows: Vec<_> = modelled.rows().collect();
-        assert_eq!(rows, [("pg_lock", vec!["0.00".to_owned(), "2.00 (10)".to_owned()])]);
+        assert_eq!(rows, [("pg_lock", vec!["0".to_owned(), "2.00 (10)".to_owned()])]);
     }
 
     #[test]

@@ -54,17 +54,19 @@ fn median() -> Markup {
             "of the invocations' 99th percentiles, which is not the 99th percentile of all "
             "samples. If an invocation takes seconds, there are fewer than six, and no interval "
             "between two of them contains the median with 95 %: the row shows the mean with the "
-            "interval below, and says so; if that interval reaches below zero, it is shown from "
-            "zero, because no time is negative."
+            "interval below, and says so."
         }
         p {
-            "If in all invocations but one or two none of the tries, or every one, counted "
-            "towards a share, the row shows the count and the resulting bound: none of "
-            var { "n" } " tries excludes, at 95 %, every share above 1 − 0.05"
-            sup { "1 ∕ " var { "n" } }
-            ", about 3 ∕ "
-            var { "n" } "; for a few the binomial distribution gives the bound. "
-            "This assumes that the tries are independent of each other."
+            "A share is that of all tries of all invocations. The variance between the "
+            "invocations' shares determines the number of independent tries to which these are "
+            "equivalent, reduced by the factor ("
+            var { "z" } sub { "0.975" } " ∕ " var { "t" } sub { "0.975, " var { "n" } " − 1" } ")"
+            sup { "2" }
+            " because that variance is uncertain; the interval is Clopper and Pearson's for as "
+            "many tries (Korn and Graubard, 1998), and lies within 0 and 1. If no try or every try "
+            "is in the share, the row shows the count and the end of the interval: none of "
+            var { "n" } " tries excludes every share above 1 − 0.025" sup { "1 ∕ " var { "n" } }
+            ", about 3.7 ∕ " var { "n" } ", if the tries are independent of each other."
         }
     }
 }
@@ -81,7 +83,11 @@ fn mean() -> Markup {
             var { "S" } sup { "2" }
             " ∕ " var { "n" } ")"
         }
-        p { "with " var { "S" } sup { "2" } " the variance of the invocations' means." }
+        p {
+            "with " var { "S" } sup { "2" } " the variance of the invocations' means. No time, rate "
+            "or number is negative, so the interval ends at zero if it would reach further; that "
+            "does not change how often it contains the mean."
+        }
     }
 }
 
