@@ -133,6 +133,16 @@ impl DeliveryTally {
                     .into(),
             );
         }
+        let (received, early): (Vec<i64>, Vec<i64>) =
+            self.receive.iter().partition(|&&ticks| ticks >= 0);
+        if !early.is_empty() {
+            observed.notes.push(format!(
+                "{} of {} last stamps precede the call, because the receiver did not run when the \
+                 signal was sent, or its counter is behind: omitted from receive",
+                early.len(),
+                self.receive.len()
+            ));
+        }
         let share = Series::ns("parent_after", self.parent_after).in_unit("share").by_mean();
         observed.series.push(share);
         for (metric, ticks) in
@@ -149,7 +159,7 @@ impl DeliveryTally {
             }
         }
         add_ns(&mut observed, "send", &self.send, stamps);
-        add_ns(&mut observed, "receive", &self.receive, stamps);
+        add_ns(&mut observed, "receive", &received, stamps);
         observed
     }
 
@@ -215,11 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn last_stamp_before_the_call_stays_negative() {
-        let mut tally = DeliveryTally::with_capacity(1);
+    fn last_stamp_before_the_call_has_no_time_to_receive() {
+        let mut tally = DeliveryTally::with_capacity(2);
         tally.add(delivery(500, 60));
+        tally.add(delivery(500, 130));
         let observed = tally.into_observed(Stamps::new(Clock::monotonic()), None);
         let receive = observed.series.iter().find(|series| series.metric == "receive");
-        assert_eq!(receive.expect("receive").samples, [-40.0]);
+        assert_eq!(receive.expect("receive").samples, [30.0]);
+        let says = |note: &String| note.starts_with("1 of 2 last stamps precede the call");
+        assert!(observed.notes.iter().any(says), "{:?}", observed.notes);
     }
 }
