@@ -13,9 +13,9 @@ mod decide;
 mod headline;
 mod ladder;
 mod sentence;
+mod sleeping;
 mod survivors;
 
-use tontine_bench::about::Idling;
 use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Results, Status};
 use tontine_bench::size::Size;
@@ -23,11 +23,12 @@ use tontine_bench::task::Params;
 
 pub use answer::CheckVerdict;
 use answer::Score;
-use compared::{CellQuotient, has_two_modes};
+use compared::CellQuotient;
 pub use decide::{Evidence, VerdictAnswer, decisions};
 pub use headline::{Extent, Headline, headlines};
 pub use ladder::{KillEffect, Rung, missing_rungs, rungs};
 pub use sentence::{Sentence, SentencePart};
+use sleeping::{SleepingMechanisms, none_steady};
 pub use survivors::{Fate, Rated, mechanisms};
 
 /// Returns one line about the run: start, size, number of cells, duration, order seed.
@@ -57,9 +58,12 @@ pub fn verdict(results: &Results) -> Vec<Sentence> {
     }
     let trips = Cells::of(results, "round-trip", "one_way").commonest_params();
     sentences.extend(floor(&trips));
-    let sleepers = SleepingMechanisms::of(&trips, results);
-    sentences.extend(sleepers.as_ref().and_then(|all| all.fastest(&trips, results)));
-    sentences.extend(sleepers.as_ref().and_then(|all| zmq_over(all.best, &trips, results)));
+    let sleeping = SleepingMechanisms::of(&trips, results);
+    sentences.extend(match &sleeping {
+        Some(all) => all.fastest(&trips, results),
+        None => none_steady(&trips, results),
+    });
+    sentences.extend(sleeping.as_ref().and_then(|all| zmq_over(all.best, &trips, results)));
     let checks = Cells::of(results, "liveness-check", "check").commonest_params();
     sentences.extend(cheapest_check(&checks, results));
     sentences.extend(outlived(&Cells::of(results, "signal-delivery", "parent_after")));
@@ -77,78 +81,6 @@ fn floor(trips: &Cells) -> Option<Sentence> {
             .with_params(&flag.params)
             .words("."),
     )
-}
-
-/// The mechanisms whose receiver sleeps and whose figure is reliable: mechanisms between processes
-/// if any exist, except mechanisms whose figure has two modes.
-struct SleepingMechanisms<'a> {
-    best: &'a Cell,
-    /// Other mechanisms whose intervals overlap the best one's.
-    level: Vec<&'a Cell>,
-}
-
-impl<'a> SleepingMechanisms<'a> {
-    fn of(trips: &Cells<'a>, results: &Results) -> Option<Self> {
-        let steady = |between_threads: bool| {
-            let cells = trips.0.iter().copied().filter(|cell| {
-                let sleeps = results.mechanism(&cell.variant).is_some_and(|mechanism| {
-                    mechanism.receiver == Idling::Sleeps
-                        && mechanism.between_threads == between_threads
-                });
-                sleeps && !has_two_modes(cell)
-            });
-            Cells(cells.collect())
-        };
-        let all = [steady(false), steady(true)].into_iter().find(|cells| !cells.0.is_empty())?;
-        let best = all.cheapest_of_all()?;
-        let level = all.0.into_iter().filter(|cell| {
-            cell.variant != best.variant && cell.low.zip(best.high).is_some_and(|(l, h)| l <= h)
-        });
-        Some(Self { best, level: level.collect() })
-    }
-
-    fn fastest(&self, trips: &Cells, results: &Results) -> Option<Sentence> {
-        let between_threads = survivors::is_between_threads(results, &self.best.variant);
-        let between = if between_threads { "threads" } else { "processes" };
-        let mut sentence = Sentence::default().words(&format!(
-            "Among the mechanisms between {between} that let the receiver \
-                             sleep, "
-        ));
-        sentence = if self.level.is_empty() {
-            sentence
-                .name(&self.best.variant)
-                .words(" is the fastest with a steady figure: ")
-                .figure(&FormattedFigure::of_cell(self.best)?)
-                .words(" one way")
-        } else {
-            let mut all = self.level.clone();
-            all.push(self.best);
-            all.sort_by(|a, b| f64::total_cmp(&figure(a), &figure(b)));
-            let (low, high) = (all.first().map(|c| figure(c))?, all.last().map(|c| figure(c))?);
-            let range = FormattedFigure::new(&self.best.unit, high, Some((low, high))).interval;
-            let range = FormattedFigure { value: range, interval: String::new() };
-            let sentence = sentence
-                .words("no single one is the fastest: about ")
-                .figure(&range)
-                .words(" one way for any of ");
-            sentence.names(all.iter().map(|cell| cell.variant.as_str()))
-        };
-        let floor = trips.named("flag").and_then(|flag| CellQuotient::of(self.best, flag, results));
-        if let Some(floor) = floor {
-            sentence = if self.level.is_empty() {
-                sentence.words(", ")
-            } else {
-                sentence.words("; ").name(&self.best.variant).words(" takes ")
-            };
-            sentence = sentence.figure(&floor.shown()).words(" as long as the floor");
-        }
-        Some(sentence.words("."))
-    }
-}
-
-/// Returns the estimate, as a sort key.
-fn figure(cell: &Cell) -> f64 {
-    cell.estimate.unwrap_or(f64::MAX)
 }
 
 fn zmq_over(blocking: &Cell, trips: &Cells, results: &Results) -> Option<Sentence> {
@@ -391,6 +323,29 @@ mod tests {
         assert!(all.contains("by the ends of both intervals"), "{all}");
     }
 
+    /// Regression: with 23 µs `futex` was the fastest, but its figure had two modes, and the
+    /// sentence did not mention it.
+    #[test]
+    fn mechanism_with_two_modes_is_named_with_its_figure() {
+        let mut results = fixture::run();
+        for cell in &mut results.cells {
+            if cell.experiment == "round-trip" && cell.variant == "futex" {
+                cell.notes = vec!["unstable: two modes between invocations: 4 and 6".into()];
+            }
+        }
+        let all = sentences(&results).join("\n");
+        assert!(!all.contains("futex is the fastest"), "{all}");
+        let futex = results.cells.iter().find(|cell| cell.variant == "futex").expect("futex");
+        let shown = FormattedFigure::of_cell(futex).expect("a figure").in_line();
+        let said = format!("not considered, because of two modes: futex {shown}");
+        assert!(all.contains(&said), "{said}: {all}");
+        for cell in &mut results.cells {
+            cell.notes = vec!["unstable: two modes between invocations: 4 and 6".into()];
+        }
+        let all = sentences(&results).join("\n");
+        assert!(all.contains("sleep has a steady figure; not considered, because of"), "{all}");
+    }
+
     /// Regression: `load`, the baseline of the other checks, was named as the cheapest check.
     #[test]
     fn untried_check_is_not_named_cheapest() {
@@ -460,7 +415,7 @@ mod tests {
         for one in &mut cell.invocations {
             (one.summary.mean, one.summary.count) = (1.0, 1_000);
         }
-        (cell.estimate, cell.low, cell.high) = (Some(1.0), Some(1.0), Some(1.0));
+        (cell.estimate, cell.low, cell.high) = (Some(1.0), Some(0.9997), Some(1.0));
         let all = sentences(&results).join("\n");
         assert!(all.contains("]: 0 of 10,000 (at most 0.03 %); with the"), "{all}");
         assert!(all.contains("end of its band, 1 % and 0 % in the last invocation"), "{all}");
