@@ -11,7 +11,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use tontine_bench::format;
 use tontine_bench::schema::Results;
 use tontine_bench::task::Params;
-use tontine_report::text::{TextRow, rows};
+use tontine_report::text::{TextRow, few_for_shape, rows};
 
 /// The style of all tables: one line, below the header.
 pub(crate) const STYLE: TableStyle =
@@ -87,10 +87,16 @@ pub(crate) fn render(results: &Results) -> String {
             continue;
         }
         let _ = writeln!(text, "\n{}: {}", about.name, about.question);
+        let cells = results.cells.iter().filter(|cell| cell.experiment == about.name);
+        let few = few_for_shape(cells);
+        if let Some(line) = &few {
+            let _ = writeln!(text, "{line}");
+        }
         let metrics = metrics(&of_it);
         // The first metric is the main one, and gets the lines that the others leave.
         let others = (metrics.len() - 1) * (FRAME + FEWEST_ROWS + 1);
-        let first = (MOST_LINES - 1).saturating_sub(others + FRAME + MOST_NOTES + 2);
+        let above = 1 + usize::from(few.is_some());
+        let first = (MOST_LINES - above).saturating_sub(others + FRAME + MOST_NOTES + 2);
         let mut tables = String::new();
         for (at, metric) in metrics.into_iter().enumerate() {
             let most = if at == 0 { first.max(FEWEST_ROWS) } else { FEWEST_ROWS };
@@ -98,7 +104,7 @@ pub(crate) fn render(results: &Results) -> String {
                 of_it.iter().copied().filter(|row| row.metric == metric).collect();
             tables.push_str(&table(metric, &of_it, most));
         }
-        text.push_str(&first_lines(&tables, MOST_LINES - 1));
+        text.push_str(&first_lines(&tables, MOST_LINES - above));
     }
     text
 }
@@ -210,6 +216,7 @@ fn fitting(rows: &[&TextRow], mut columns: Vec<Column>, width: Option<usize>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tontine_bench::fixture;
 
     fn row(name: &str, placement: &str) -> TextRow {
         let parameters = [("placement", placement), ("pacing", "hot")];
@@ -228,6 +235,24 @@ mod tests {
             notes: String::new(),
             doubts: String::new(),
         }
+    }
+
+    #[test]
+    fn tables_mark_modelled_figures_and_few_invocations() {
+        let mut results = fixture::run();
+        let before = render(&results);
+        assert!(!before.contains("model ") && !before.contains("too few to judge"), "{before}");
+        for cell in results.cells.iter_mut().filter(|cell| cell.experiment == "builds") {
+            cell.params.insert("modelled".into(), "10 processors".into());
+            cell.invocations.truncate(6);
+        }
+        let after = render(&results);
+        let builds = after.split("\nbuilds: ").nth(1).expect("its tables");
+        let builds: Vec<&str> = builds.lines().take(5).collect();
+        assert!(builds[1].starts_with("6 invocations each: too few to judge"), "{builds:?}");
+        let modelled = after.matches("model ").count();
+        let rows = results.cells.iter().filter(|cell| cell.params.contains_key("modelled"));
+        assert_eq!(modelled, rows.count(), "{after}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use tontine_bench::format::{self, FormattedFigure, NOTHING};
 use tontine_bench::schema::{Cell, Results, Status};
+use tontine_bench::stats::diagnose::FEWEST_FOR_SHAPE;
 use tontine_bench::task::Params;
 
 /// One row of a table, all fields formatted.
@@ -20,7 +21,8 @@ pub struct TextRow {
     pub parameters: Params,
     /// Name of the variant.
     pub name: String,
-    /// The figure with its unit; `skipped` or `failed` if the figure is missing.
+    /// The figure with its unit, after the word `model` if it is not measured; `skipped` or `failed`
+    /// if the figure is missing.
     pub estimate: String,
     /// `low – high` with the unit.
     pub interval: String,
@@ -46,12 +48,15 @@ pub fn rows(results: &Results) -> Vec<TextRow> {
 
 fn row(cell: &Cell, results: &Results) -> TextRow {
     let shown = FormattedFigure::of_cell(cell);
-    let (estimate, interval) = match (cell.status, shown) {
+    let (mut estimate, interval) = match (cell.status, shown) {
         (Status::Ok, Some(shown)) => (shown.value, shown.interval),
         (Status::Ok, None) => (NOTHING.into(), String::new()),
         (Status::Skipped, _) => ("skipped".into(), String::new()),
         (Status::Failed, _) => ("failed".into(), String::new()),
     };
+    if cell.status == Status::Ok && is_modelled(cell) {
+        estimate.insert_str(0, "model ");
+    }
     TextRow {
         experiment: cell.experiment.clone(),
         metric: cell.metric.clone(),
@@ -69,6 +74,26 @@ fn row(cell: &Cell, results: &Results) -> TextRow {
         notes: notes(cell),
         doubts: doubts(cell),
     }
+}
+
+/// Returns `true` if a model computed the cell's figures.
+pub(super) fn is_modelled(cell: &Cell) -> bool {
+    cell.params.contains_key("modelled")
+}
+
+/// Returns a remark for a figure that shows `cells` if some of them have too few invocations for
+/// their distribution to be judged.
+pub fn few_for_shape<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String> {
+    let counts = cells.map(|cell| cell.invocations.len()).filter(|&count| count > 0);
+    let (least, most) =
+        counts.fold((usize::MAX, 0), |(least, most), count| (least.min(count), most.max(count)));
+    let rows = match (least, most) {
+        _ if least >= FEWEST_FOR_SHAPE => return None,
+        (1, 1) => "1 invocation each".to_owned(),
+        _ if least == most => format!("{least} invocations each"),
+        _ => format!("rows of fewer than {FEWEST_FOR_SHAPE} invocations"),
+    };
+    Some(format!("{rows}: too few to judge the shape of a distribution (modes, drift)"))
 }
 
 /// Formats the ratio, as `3.21× flag (3.10× – 3.30×)`; empty if the cell has no ratio.
@@ -131,6 +156,32 @@ mod tests {
                 _ => assert!(row.notes.contains(cell.why.as_deref().unwrap()), "{row:?}"),
             }
         }
+    }
+
+    #[test]
+    fn modelled_figure_is_marked() {
+        let mut results = fixture::small();
+        assert_eq!(rows(&results)[0].estimate, "88.0 ns");
+        for cell in &mut results.cells {
+            cell.params.insert("modelled".into(), "10 processors".into());
+        }
+        let rows = rows(&results);
+        assert_eq!(
+            (rows[0].estimate.as_str(), rows[2].estimate.as_str()),
+            ("model 88.0 ns", "skipped")
+        );
+    }
+
+    #[test]
+    fn few_invocations_are_noted_for_the_shape() {
+        let mut cells = fixture::small().cells;
+        assert_eq!(few_for_shape(cells.iter()), None);
+        cells[0].invocations.truncate(6);
+        let note = few_for_shape(cells.iter()).expect("too few");
+        assert!(note.starts_with("rows of fewer than 10 invocations: too few"), "{note}");
+        cells[1].invocations.truncate(6);
+        let note = few_for_shape(cells.iter()).expect("too few");
+        assert!(note.starts_with("6 invocations each: too few"), "{note}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tontine_bench::format;
 use tontine_bench::schema::Cell;
 
 use super::axis::Axis;
+use crate::text;
 
 /// Histograms record thousandths of the unit.
 const THOUSANDTHS: f64 = 1_000.0;
@@ -168,6 +169,9 @@ fn figure(
                         }
                         (one.cell.variant) " " b { (format::single(unit, one.median())) }
                     }
+                }
+                @if let Some(few) = text::few_for_shape(curves.iter().map(|one| one.cell)) {
+                    span { (few) }
                 }
             }
         }

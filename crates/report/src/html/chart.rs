@@ -12,6 +12,7 @@ use tontine_bench::observe::Statistic;
 use tontine_bench::schema::{Cell, Invocation, PublishedFigure};
 
 use super::axis::{Axis, percent};
+use crate::text;
 
 /// Height of a track, in px.
 const HEIGHT: f64 = 36.0;
@@ -81,6 +82,7 @@ fn bars(title: &str, unit: &str, groups: &[(String, Vec<&Cell>)]) -> Markup {
             figcaption {
                 (legend(cells().any(|cell| !cell.published.is_empty())))
                 span { (unit_in_words(unit)) (axis.kind()) " axis" }
+                @if let Some(few) = text::few_for_shape(cells()) { span { (few) } }
             }
         }
     }

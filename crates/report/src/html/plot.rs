@@ -18,6 +18,7 @@ use super::curve::{Curve, CurveLine};
 use super::explained::set;
 use super::paper::Paper;
 use super::words;
+use crate::text;
 
 /// Marks, one per line, drawn around 0,0.
 const SHAPES: [&str; 6] = [
@@ -246,6 +247,10 @@ fn caption(curve: &Curve<'_>) -> Markup {
                     }
                     (line.label())
                 }
+            }
+            @let points = curve.lines.iter().flat_map(|line| &line.points);
+            @if let Some(few) = text::few_for_shape(points.map(|(_, cell)| *cell)) {
+                span { (few) }
             }
         }
     }
