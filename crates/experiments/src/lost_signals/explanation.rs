@@ -40,6 +40,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "process-directed: a child of four threads that all handle the signal (main may block it; \
          one may spin instead of sleeping). Each handler records the thread in which it ran. \
          thread-directed: the same, and tgkill names the four threads in turn.",
+        "The first ten signals, or bursts, of an invocation are not counted, because both \
+         processes are still cold.",
     ],
     timing: "Nothing is timed; events are counted. Sender and receiver are pinned to the \
              processors of the placement, except the four threads, which run where the kernel puts \

@@ -121,6 +121,10 @@ impl Experiment for LostSignals {
     }
 }
 
+/// Number of signals, or of bursts, that are sent first and not counted, because the pages, the
+/// caches and the processors of both processes are cold.
+const WARM_UP: usize = 10;
+
 /// Returns the number of signals in one invocation. For bursts it is four times that number,
 /// because a burst of twenty replaces five signals.
 fn signals(size: Size) -> usize {
@@ -153,8 +157,12 @@ fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
         let plan = BurstPlan { way, placement, window_ns, clock: Clock::monotonic(), signal };
         let scene = BurstReceiver::new(&plan)?;
         return match bursts {
-            None => scene.acknowledged(signals).map(|missed| of_acknowledged(&missed)),
-            Some(bursts) => scene.bursts(bursts).map(|bursts| of_bursts(&bursts)),
+            None => scene
+                .acknowledged(WARM_UP + signals)
+                .map(|missed| of_acknowledged(&missed[WARM_UP..])),
+            Some(bursts) => {
+                scene.bursts(WARM_UP + bursts).map(|bursts| of_bursts(&bursts[WARM_UP..]))
+            }
         };
     }
     let threads = ThreadSetup {
@@ -164,9 +172,13 @@ fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
     let mut observed = match variant {
         "process-directed" => {
             let (burst, times) = bursts.map_or((1, signals), |bursts| (BURST, bursts));
-            of_process(&directed::to_process(threads, placement, burst, times)?)
+            let taken = directed::to_process(threads, placement, burst, WARM_UP + times)?;
+            of_process(&taken[WARM_UP..])
         }
-        "thread-directed" => of_thread(&directed::to_thread(threads, placement, signals)?),
+        "thread-directed" => {
+            let taken = directed::to_thread(threads, placement, WARM_UP + signals)?;
+            of_thread(&taken[WARM_UP..])
+        }
         other => return Err(unknown("variant", other)),
     };
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
