@@ -30,7 +30,8 @@ pub trait Experiment: Sync {
     fn variants(&self) -> &'static [Variant];
     /// Returns the parameters of `variant` on this machine in a run of this size, one set per cell.
     /// A combination that the machine lacks is not listed, unless every user expects it. In that
-    /// case it is listed, and running it skips with the reason.
+    /// case it is listed, and running it skips with the reason. A process that may use only one
+    /// processor also runs the cells of a machine with two, and each of these skips.
     fn params(&self, variant: &str, topology: &Topology, size: Size) -> Vec<Params>;
     /// Measures one task, in the process that calls it.
     ///

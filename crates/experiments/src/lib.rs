@@ -91,16 +91,20 @@ pub static SUITE: Suite = Suite {
 /// # Errors
 /// Returns `Skipped` if this machine has no such placement.
 pub(crate) fn placement_of(params: &Params) -> Result<Placement> {
-    let name = params.get("placement").map_or("", String::as_str);
-    Topology::of_this_machine()
-        .placement(name)
-        .ok_or_else(|| MeasureError::skip(format!("this machine has no placement `{name}`")))
+    let name = params.get("placement").map_or("cross-core", String::as_str);
+    Topology::of_this_machine().placement(name).ok_or_else(|| match name {
+        "cross-core" => MeasureError::skip("needs two processors; this process may use one"),
+        _ => MeasureError::skip(format!("this machine has no placement `{name}`")),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tontine_bench::engine::plan;
     use tontine_bench::size::Size;
+    use tontine_host::os::pin;
+    use tontine_host::peer::in_a_process_of_its_own;
 
     /// Returns `true` if a line of system calls applies to a variant: it contains the variant's
     /// name, `all` or `others`.
@@ -163,6 +167,33 @@ mod tests {
     fn machine_facts_name_libzmq() {
         let libraries = SUITE.machine().build.peers.expect("versions of libraries");
         assert!(libraries.contains_key("libzmq"), "{libraries:?}");
+    }
+
+    /// Regression: under `taskset -c 0` the cells that need two processors were missing.
+    #[test]
+    fn cell_of_two_processors_is_skipped_on_one() {
+        in_a_process_of_its_own(|| -> std::result::Result<(), String> {
+            let allowed = pin::allowed().map_err(|trouble| trouble.to_string())?;
+            pin::pin_to(allowed[0]).map_err(|trouble| trouble.to_string())?;
+            let on = Topology::of_this_machine();
+            let mut skipped = 0;
+            for experiment in SUITE.experiments {
+                let name = [experiment.name().to_owned()];
+                let tasks = plan::select(&SUITE, &name, Size::Quick, &on);
+                for task in tasks.map_err(|trouble| trouble.to_string())? {
+                    if experiment.params(&task.variant, &on, task.size).contains(&task.params) {
+                        continue;
+                    }
+                    match experiment.run(&task) {
+                        Err(MeasureError::Skipped(why)) if why.contains("two processors") => {
+                            skipped += 1;
+                        }
+                        other => return Err(format!("{task}: {other:?}")),
+                    }
+                }
+            }
+            if skipped > 20 { Ok(()) } else { Err(format!("{skipped} cells")) }
+        });
     }
 
     /// Checks that each parameter is documented, because scripts read the parameters by name.

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::machine::topology::Topology;
 use crate::size::Size;
 use crate::suite::{Experiment, Suite};
-use crate::task::InvocationTask;
+use crate::task::{InvocationTask, Params};
 
 /// Tasks, with the number and the order of their invocations.
 #[derive(Debug, Clone)]
@@ -41,23 +41,28 @@ impl Plan {
 
     /// Creates a plan for the cells of [`Suite::headline`], with the numbers of invocations given
     /// there. On a machine that lacks a parameter of a cell, such as a second processor, the plan
-    /// contains the experiment's first cell instead, which reports what is missing.
+    /// also contains the variant's first cell that the machine has.
     pub fn headline(suite: &'static Suite, size: Size, seed: u64, on: &Topology) -> Self {
         let (mut tasks, mut invocations) = (Vec::new(), Vec::new());
         for cells in suite.headline {
             let experiment = suite.find(cells.experiment).expect("the suite names its experiments");
             let count = cells.invocations[size as usize];
             for variant in cells.variants {
-                let all = tasks_of(experiment, variant, size.of_headline_invocation(), on);
-                let all: Vec<InvocationTask> = all.collect();
-                let is_asked = |task: &&InvocationTask| {
-                    cells.params.iter().all(|(name, value)| {
-                        task.params.get(*name).is_some_and(|found| found == value)
-                    })
+                let size = size.of_headline_invocation();
+                let is_asked = |params: &Params| {
+                    cells
+                        .params
+                        .iter()
+                        .all(|(name, value)| params.get(*name).is_some_and(|found| found == value))
                 };
-                let mut asked: Vec<InvocationTask> = all.iter().filter(is_asked).cloned().collect();
-                if asked.is_empty() {
-                    asked.extend(all.into_iter().next());
+                let here = experiment.params(variant, on, size);
+                let mut asked: Vec<InvocationTask> = tasks_of(experiment, variant, size, on)
+                    .filter(|task| is_asked(&task.params))
+                    .collect();
+                if !here.iter().any(is_asked) {
+                    let first = here.into_iter().next();
+                    let first = first.map(|params| task(experiment, variant, params, size));
+                    asked.extend(first.filter(|first| !asked.contains(first)));
                 }
                 invocations.extend(asked.iter().map(|_| count));
                 tasks.extend(asked);
@@ -153,18 +158,25 @@ pub fn select(
     Ok(tasks)
 }
 
+/// Returns the tasks of a variant. If this process may use one processor only, the tasks that need
+/// two are included, so that their rows report what is missing.
 fn tasks_of(
     experiment: &'static dyn Experiment,
     variant: &str,
     size: Size,
     on: &Topology,
 ) -> impl Iterator<Item = InvocationTask> {
-    experiment.params(variant, on, size).into_iter().map(move |params| InvocationTask {
-        experiment: experiment.name().into(),
-        variant: variant.into(),
-        params,
-        size,
-    })
+    let mut all = experiment.params(variant, on, size);
+    if !on.spans_processors() {
+        let of_two = experiment.params(variant, &Topology::of_two_cores(), size);
+        let missing: Vec<Params> = of_two.into_iter().filter(|one| !all.contains(one)).collect();
+        all.extend(missing);
+    }
+    all.into_iter().map(move |params| task(experiment, variant, params, size))
+}
+
+fn task(experiment: &dyn Experiment, variant: &str, params: Params, size: Size) -> InvocationTask {
+    InvocationTask { experiment: experiment.name().into(), variant: variant.into(), params, size }
 }
 
 /// An experiment and one of its variants; `None` for all variants.
@@ -239,6 +251,7 @@ fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<Strin
 mod tests {
     use super::*;
     use crate::fixture::suite::SUITE;
+    use crate::machine::topology::HardwareThread;
 
     fn chosen(names: &[&str]) -> Result<Vec<InvocationTask>, UnknownName> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
@@ -258,6 +271,23 @@ mod tests {
         let error = chosen(&["nosuch"]).expect_err("nothing like it");
         assert_eq!(error.nearest, None);
         assert!(error.to_string().contains("'nosuch'; `tontine list`"), "{error}");
+    }
+
+    #[test]
+    fn one_processor_lists_also_the_cells_of_two() {
+        let one = HardwareThread { cpu: 0, core: 0, cache: None, socket: None };
+        let one = Topology::of(&[one]);
+        let placements = |tasks: &[InvocationTask]| -> Vec<String> {
+            tasks.iter().map(|task| task.params["placement"].clone()).collect()
+        };
+        let of = |on: &Topology| {
+            let names = ["false-sharing/serial".to_owned()];
+            placements(&select(&SUITE, &names, Size::Quick, on).expect("exists"))
+        };
+        assert_eq!(of(&one), ["same-core", "cross-core"]);
+        assert_eq!(of(&Topology::of_two_cores()), ["cross-core"]);
+        let headline = Plan::headline(&SUITE, Size::Quick, 7, &one);
+        assert_eq!(placements(&headline.tasks), ["cross-core", "cross-core"]);
     }
 
     #[test]

@@ -82,6 +82,17 @@ impl Topology {
         Self { placements }
     }
 
+    /// Returns the topology of an invented machine of two cores.
+    pub fn of_two_cores() -> Self {
+        let thread = |cpu| HardwareThread { cpu, core: cpu, cache: None, socket: None };
+        Self::of(&[thread(0), thread(1)])
+    }
+
+    /// Returns `true` if two ends can be placed on two processors.
+    pub fn spans_processors(&self) -> bool {
+        self.placements.iter().any(|placement| placement.here != placement.there)
+    }
+
     /// Returns all placements of two ends. If there are several cores, the nearest pair of
     /// different cores is first.
     pub fn placements(&self) -> &[Placement] {

@@ -27,6 +27,7 @@ use tontine_mechanisms::about::Asked;
 use tontine_mechanisms::registry;
 
 use crate::mechanisms::{self, spins};
+use crate::placement_of;
 use harness::RoundPlan;
 pub(crate) use harness::StampMode;
 pub(crate) use harness::Timed;
@@ -132,11 +133,7 @@ impl Experiment for RoundTrip {
 
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let rounds = injected_delay::brief(self.operations(&task.variant, task.size));
-        let name = task.params.get("placement").map_or("cross-core", String::as_str);
-        let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
-            "cross-core" => MeasureError::skip("needs two processors; this process may use one"),
-            _ => MeasureError::skip(format!("this machine has no placement {name}")),
-        })?;
+        let placement = placement_of(&task.params)?;
         measure(&task.variant, rounds, task.size.warm_up(rounds), placement, StampMode::Batched)
     }
 

@@ -21,6 +21,7 @@ use tontine_mechanisms::about::Asked;
 
 use super::round_trip::{self, PauseRun};
 use crate::mechanisms;
+use crate::placement_of;
 
 /// Number of warm-up messages.
 const WARM_UP: usize = 50;
@@ -76,11 +77,7 @@ impl Experiment for WakeUp {
     }
 
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
-        let name = task.params.get("placement").map_or("cross-core", String::as_str);
-        let placement = Topology::of_this_machine().placement(name).ok_or_else(|| match name {
-            "cross-core" => MeasureError::skip("needs two processors; this process may use one"),
-            _ => MeasureError::skip(format!("this machine has no placement {name}")),
-        })?;
+        let placement = placement_of(&task.params)?;
         measure(&task.variant, &steps(task.size), WARM_UP, placement)
     }
 
