@@ -17,7 +17,7 @@ use std::time::Instant;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use tontine_bench::compare::again::Arm;
+use tontine_bench::compare::arm::{Arm, FigureSource};
 use tontine_bench::engine::plan;
 use tontine_bench::engine::stop::StopRequest;
 use tontine_bench::injected_delay::InjectedDelay;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use tontine_bench::compare::again::{self, Arm, SecondStageLimits};
+use tontine_bench::compare::again::{self, SecondStageLimits};
+use tontine_bench::compare::arm::Arm;
 use tontine_bench::compare::junit::junit;
 use tontine_bench::compare::listener::CompareListener;
 use tontine_bench::compare::read::read;

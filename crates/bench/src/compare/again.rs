@@ -10,20 +10,16 @@
 //! resolve half of the difference that the screen found, up to a limit. The number depends only on
 //! the spread, never on the middle, so evaluating the first pairs favours no finding.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::arm::{FigureSource, Missing};
 use super::listener::CompareListener;
 use super::tasks::{InvocationCost, Tasks};
 use super::{Change, ComparedRow, Comparison, SecondStage, Settled};
-use crate::engine::invoked::{InvocationRequest, InvocationResult, MetricSummary};
-use crate::engine::launch::{LaunchResult, Launcher};
+use crate::engine::invoked::MetricSummary;
 use crate::engine::stop::StopRequest;
-use crate::injected_delay::InjectedDelay;
 use crate::size::Size;
 use crate::stats::interval::CONFIDENCE;
 use crate::stats::{many, order::quantile_interval, resolution};
@@ -33,72 +29,6 @@ use crate::task::InvocationTask;
 const STRIKES: usize = 3;
 /// The smallest difference that the second stage tries to resolve: 0.5 %.
 const FINEST: f64 = 0.005;
-
-/// One of the two programs.
-#[derive(Debug, Clone)]
-pub struct Arm {
-    program: PathBuf,
-    arguments: Vec<OsString>,
-    /// Delay planted into the arm's invocations, which only a trial of the comparison itself uses.
-    plant: Option<InjectedDelay>,
-}
-
-impl Arm {
-    /// Returns the arm for the program at `path`, which serves an invocation when called with
-    /// `arguments`.
-    pub fn new(path: &Path, arguments: Vec<OsString>) -> Self {
-        Self { program: path.to_owned(), arguments, plant: None }
-    }
-
-    /// Returns the same program with a planted delay.
-    #[must_use]
-    pub fn planted(&self, plant: InjectedDelay) -> Self {
-        Self { plant: Some(plant), ..self.clone() }
-    }
-
-    /// Returns the path of the program.
-    pub fn program(&self) -> &PathBuf {
-        &self.program
-    }
-
-    /// Runs one invocation of `task` and returns its figures, which are never empty.
-    ///
-    /// # Errors
-    /// Returns a [`Missing`]: the invocation was stopped or returned no figures.
-    pub fn figures(
-        &self,
-        task: &InvocationTask,
-        stop: &StopRequest,
-    ) -> Result<Vec<MetricSummary>, Missing> {
-        let plant = self.plant;
-        let order = InvocationRequest { task: task.clone(), block: 0, samples: None, plant };
-        let launcher = Launcher {
-            program: self.program.clone(),
-            arguments: self.arguments.clone(),
-            deadline: task.size.deadline(),
-        };
-        match launcher.launch(&order, stop) {
-            LaunchResult::Stopped => Err(Missing::Stopped),
-            LaunchResult::Broken(why) => Err(Missing::Failed(why)),
-            LaunchResult::Replied(reply) => match reply.outcome {
-                InvocationResult::Measured(measured) => Ok(measured.figures),
-                InvocationResult::Skipped(why) => Err(Missing::Skipped(why)),
-                InvocationResult::Failed(why) => Err(Missing::Failed(why)),
-            },
-        }
-    }
-}
-
-/// The reason why an invocation has no figures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
-    /// The invocation was stopped.
-    Stopped,
-    /// The machine lacks a requirement.
-    Skipped(String),
-    /// The measurement failed.
-    Failed(String),
-}
 
 /// Returns the figure that belongs to `row`: that of its metric, at the row's own point if the
 /// samples of one invocation belong to several points.
@@ -127,7 +57,7 @@ pub struct SecondStageLimits {
 /// keeps the settled rows and marks the comparison incomplete.
 pub fn measure(
     comparison: &mut Comparison,
-    [base, new]: [&Arm; 2],
+    [base, new]: [&dyn FigureSource; 2],
     limits: SecondStageLimits,
     pace: &InvocationCost,
     stop: &StopRequest,
@@ -172,11 +102,8 @@ pub fn measure(
         course.settle(&mut comparison.rows, confidence);
     }
     comparison.complete = !stop.requested();
-    comparison.again = SecondStage::Made {
-        base: base.program().display().to_string(),
-        new: new.program().display().to_string(),
-        order_seed: limits.order_seed,
-    };
+    comparison.again =
+        SecondStage::Made { base: base.name(), new: new.name(), order_seed: limits.order_seed };
     comparison.judge();
 }
 
@@ -229,7 +156,7 @@ impl Flagged {
             _ => None,
         };
         if let [Some(base), Some(new)] = pair {
-            self.tries = self.tries.min(base.summary.count).min(new.summary.count);
+            self.tries = self.tries.min(base.summary.tries()).min(new.summary.tries());
             let [base, new] =
                 [base, new].map(|one| row.scale.place(one.summary.figure(one.statistic)));
             self.differences.extend(Some(new - base).filter(|one| one.is_finite()));
@@ -293,7 +220,7 @@ impl Course {
     /// Tries to make one pair.
     fn pair(
         &mut self,
-        arms: [&Arm; 2],
+        sides: [&dyn FigureSource; 2],
         base_first: bool,
         rows: &[ComparedRow],
         stop: &StopRequest,
@@ -302,7 +229,7 @@ impl Course {
         let mut reasons = Vec::new();
         let mut new_failed = false;
         for side in if base_first { [0, 1] } else { [1, 0] } {
-            let (name, why) = match arms[side].figures(&self.task, stop) {
+            let (name, why) = match sides[side].figures(&self.task, stop) {
                 Ok(figures) => {
                     both[side] = figures;
                     continue;
@@ -406,12 +333,14 @@ fn target(row: &ComparedRow) -> f64 {
 mod tests {
     use super::*;
     use crate::compare::RowVerdict;
+    use crate::compare::arm::Arm;
     use crate::compare::read::RunFiles;
     use crate::compare::screen::screen;
-    use crate::engine::invoked::{InvocationFigures, InvocationReply};
+    use crate::engine::invoked::{InvocationFigures, InvocationReply, InvocationResult};
     use crate::fixture::{self, suite::SUITE};
     use crate::observe::Series;
     use std::fs;
+    use std::path::Path;
 
     /// Pauses, and the time of a message after each. One invocation returns several.
     type Points<'a> = &'a [(u64, f64)];

@@ -11,6 +11,7 @@
 //! explains them to users.
 
 pub mod again;
+pub mod arm;
 pub mod direction;
 pub mod judge;
 pub mod junit;
