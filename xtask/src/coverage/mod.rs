@@ -1,23 +1,41 @@
 //! `cargo xtask coverage`: counts how often the intervals contain the true value, in
 //! docs/evidence/coverage.md.
 //!
-//! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts;
-//! [`claims`] defines the expected counts; [`page`] writes the page. Seeds are fixed, so every run
-//! writes the same page, and `--check` compares the page with the file.
+//! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts, [`shares`]
+//! draws shares, [`few`] runs of fewer than six invocations, and [`resampled`] makes comparisons.
+//! [`claims`] defines the expected counts; [`page`] writes the page. Seeds are fixed, so every run writes the same page, and
+//! `--check` compares the page with the file.
 
 mod claims;
+mod few;
 mod page;
+mod resampled;
+mod shares;
 mod trial;
 
 use std::path::PathBuf;
 use std::{fs, io};
 
+/// All simulations whose results the page shows.
+struct SimulatedTrials {
+    trials: Vec<trial::CoverageTrial>,
+    widths: Vec<trial::Alternative>,
+    shares: Vec<shares::ShareTrial>,
+    few: Vec<few::FewTrial>,
+    compared: resampled::CompareTrials,
+}
+
 /// Simulates, then writes or checks the page. Returns `Ok(false)` if a statement does not hold.
 pub(crate) fn run(check: bool) -> io::Result<bool> {
     let trials = trial::all();
     let widths = trial::alternatives();
-    let broken = claims::broken(&trials);
-    let text = page::render(&trials, &widths, &broken);
+    let (shares, few, compared) = (shares::all(), few::all(), resampled::all());
+    let mut broken = claims::broken(&trials);
+    broken.extend(shares::broken(&shares));
+    broken.extend(few::broken(&few));
+    broken.extend(compared.broken());
+    let simulated = SimulatedTrials { trials, widths, shares, few, compared };
+    let text = page::render(&simulated, &broken);
     for claim in &broken {
         eprintln!("coverage: does not hold: {claim}");
     }

@@ -4,11 +4,18 @@ use std::fmt::Write as _;
 
 use tontine_bench::stats::simulate::SampleModel;
 
+use super::SimulatedTrials;
 use super::claims::{CoverageClaim, LIMIT, WIDEST, expected};
-use super::trial::{Alternative, CoverageTrial, Method, RUNS, SAMPLES, TRUTH_INVOCATIONS};
+use super::few::FewTrial;
+use super::resampled::{CompareTrials, EQUAL, PLANTED};
+use super::shares::{self, METHODS, ShareTrial, VARIATIONS};
+use super::trial::{
+    Alternative, CoverageTrial, INVOCATIONS, Method, RUNS, SAMPLES, TRUTH_INVOCATIONS,
+};
 
 /// Returns the whole page.
-pub(super) fn render(trials: &[CoverageTrial], tried: &[Alternative], broken: &[String]) -> String {
+pub(super) fn render(simulated: &SimulatedTrials, broken: &[String]) -> String {
+    let SimulatedTrials { trials, widths: tried, shares, few, compared } = simulated;
     let mut page = introduction();
     page.push_str(
         "| model | invocations | true median, mean, trimmed mean | median | mean | trimmed mean | \
@@ -31,8 +38,11 @@ pub(super) fn render(trials: &[CoverageTrial], tried: &[Alternative], broken: &[
         let _ = writeln!(page, " {:.1} |", trial.flagged as f64 * 100.0 / RUNS as f64);
     }
     page.push_str(NOTES);
+    of_shares(&mut page, shares);
+    of_few(&mut page, few);
     widths(&mut page, trials);
     alternatives(&mut page, tried);
+    comparisons(&mut page, compared);
     if !broken.is_empty() {
         page.push_str("\n## Statements that do not hold\n\n");
         for claim in broken {
@@ -96,6 +106,73 @@ The assumptions do not hold in these cases:
   *wide*.
 ";
 
+fn of_shares(page: &mut String, trials: &[ShareTrial]) {
+    let variations: Vec<String> =
+        VARIATIONS.iter().map(|(name, variation)| format!("{name} ({variation})")).collect();
+    let [six, ten, twenty] = INVOCATIONS;
+    let _ = write!(
+        page,
+        "\n## Shares\n\n\
+         The share of all tries, with Korn and Graubard's interval. An invocation's own share is \
+         beta-distributed around the true share; the *variation* is its standard deviation \
+         relative to the rarer outcome: {}. In four recorded runs, two thirds of the shares vary \
+         by at most 0.4, and four fifths by at most 0.7. At least {:.1} % is promised for every \
+         row, and nothing for a stronger variation. The columns give, for each variation, the \
+         coverage with {six}, {ten} and {twenty} invocations.\n\n\
+         | true share | tries per invocation | {} |\n|--:|--:|{}\n",
+        variations.join(", "),
+        LIMIT * 100.0,
+        VARIATIONS.map(|(name, _)| name).join(" | "),
+        "---|".repeat(VARIATIONS.len())
+    );
+    for row in trials.chunks(VARIATIONS.len() * INVOCATIONS.len()) {
+        let _ = write!(page, "| {} | {} |", row[0].share, row[0].tries);
+        for variation in row.chunks(INVOCATIONS.len()) {
+            let held = variation.iter().map(|trial| format!("{:.1}", 100.0 * trial.held[0]));
+            let _ = write!(page, " {} |", held.collect::<Vec<_>>().join(", "));
+        }
+        page.push('\n');
+    }
+    page.push_str(
+        "\nThe methods that were tried, over all rows with a share between 0 and 1. \
+         [Decision 2](../decisions/0002-intervals.md) explains the choice.\n\n\
+         | interval | smallest coverage, % | rows below the limit, % | width ÷ that in use |\n\
+         |---|--:|--:|--:|\n",
+    );
+    for ((name, _), (least, below, width)) in METHODS.iter().zip(shares::compared(trials)) {
+        let (least, below) = (100.0 * least, 100.0 * below);
+        let _ = writeln!(page, "| {name} | {least:.1} | {below:.0} | {width:.2} |");
+    }
+}
+
+fn of_few(page: &mut String, trials: &[FewTrial]) {
+    let _ = write!(
+        page,
+        "\n## Fewer than six invocations\n\n\
+         Student's interval for the mean of the invocations' figures, cut at zero, compared with \
+         the same interval of their logarithms. The figures are lognormal; the *spread* is the \
+         standard deviation of their logarithms, and the true value is their median. At least \
+         {:.1} % is promised for Student's. To cut an interval at a limit that no figure exceeds \
+         does not change how often it contains the true value.\n\n\
+         | spread | invocations | Student's | of the logarithms | below zero without the cut, % \
+         | upper end ÷ true value: Student's | of the logarithms |\n\
+         |--:|--:|--:|--:|--:|--:|--:|\n",
+        LIMIT * 100.0,
+    );
+    for trial in trials {
+        let ([held, held_logs], [upper, upper_logs]) = (trial.held, trial.upper);
+        let _ = writeln!(
+            page,
+            "| {} | {} | {:.1} | {:.1} | {:.1} | {upper:.2} | {upper_logs:.2} |",
+            trial.spread,
+            trial.invocations,
+            100.0 * held,
+            100.0 * held_logs,
+            100.0 * trial.below_zero,
+        );
+    }
+}
+
 fn widths(page: &mut String, trials: &[CoverageTrial]) {
     let _ = write!(
         page,
@@ -137,5 +214,42 @@ fn alternatives(page: &mut String, tried: &[Alternative]) {
             row.share * 100.0,
             row.width
         );
+    }
+}
+
+fn comparisons(page: &mut String, trials: &CompareTrials) {
+    let _ = write!(
+        page,
+        "\n## Comparisons\n\n\
+         `tontine compare` with both stages, on runs of {} rows that are resampled from a recorded \
+         default run (`xtask/src/coverage/recorded.txt`, a virtual machine with two shared \
+         processors): an invocation is a recorded invocation of its task, drawn with replacement, \
+         and the second stage draws further ones in pairs. Two equal runs therefore differ only \
+         by chance, with the modes and outliers of an actual machine, but without its drift from \
+         one run to the next. A *false alarm* is a comparison that reports a regression, which is \
+         exit status 1. At most 5 % are allowed.\n\n\
+         | length of the runs | invocations per row | comparisons | false alarms | with any change \
+         |\n|---|--:|--:|--:|--:|\n",
+        trials.rows,
+    );
+    for one in &trials.equal {
+        let (least, most) = one.invocations;
+        let _ = writeln!(
+            page,
+            "| {} | {least} to {most} | {EQUAL} | {} | {} |",
+            one.name, one.alarms, one.changes
+        );
+    }
+    page.push_str(
+        "\nTimes of B that are 10 % longer, at the default length. A change in every time is found \
+         if the comparison reports a regression, and a change in one time if that row is `WORSE`. \
+         At least 95 of 100 must be found in rows whose comparisons of equal runs state that they \
+         could resolve 10 % (*could resolve*); the others vary more from one invocation to the \
+         next, and nothing is promised.\n\n\
+         | longer | comparisons | found | promised |\n|---|--:|--:|---|\n",
+    );
+    for one in &trials.planted {
+        let promised = if one.is_promised { "95" } else { "–" };
+        let _ = writeln!(page, "| {} | {PLANTED} | {} | {promised} |", one.name, one.found);
     }
 }
