@@ -25,10 +25,10 @@ pub(crate) struct LaneReader<R> {
     /// `ring_end`.
     at: usize,
     ring_end: usize,
-    /// Position in the lane that corresponds to `at`.
-    position: u64,
-    /// `true` if the record before `at` was padding.
-    padded: bool,
+    /// The lane's position at `at`, less `at`, so that a message changes only `at`.
+    lap: u64,
+    /// The position after the last padding record.
+    padded_to: u64,
 }
 
 /// Result of a check for the next record.
@@ -69,13 +69,19 @@ impl<R: LaneMemory> LaneReader<R> {
             return Err(ProtocolError("the read position is beyond the end of any lane"));
         }
         let at = RING_AT + (ahead % ring(size) as u64) as usize;
-        Ok(Self { region, at, ring_end: size, position, padded: false })
+        Ok(Self {
+            region,
+            at,
+            ring_end: size,
+            lap: position.wrapping_sub(at as u64),
+            padded_to: u64::MAX,
+        })
     }
 
     /// Returns the position of the next record in the lane.
     #[inline(always)]
     pub(crate) fn position(&self) -> u64 {
-        self.position
+        self.lap.wrapping_add(self.at as u64)
     }
 
     /// Returns the chunk.
@@ -105,16 +111,36 @@ impl<R: LaneMemory> LaneReader<R> {
     /// Returns an error if no honest sender writes the header that was found.
     #[inline(always)]
     pub(crate) fn look(&mut self) -> Result<Peeked, ProtocolError> {
+        self.look_within(0)
+    }
+
+    /// Does the work of `look`, and checks up to `looks` more times, with a pause before each check,
+    /// if there is no record.
+    ///
+    /// # Errors
+    /// Returns an error like `look`.
+    #[inline(always)]
+    pub(crate) fn look_within(&mut self, looks: u32) -> Result<Peeked, ProtocolError> {
+        let header = self.region.word(self.at);
         // SYNC publish: pairs with the header stores in `LaneWriter`.
-        let word = self.region.word(self.at).load(Ordering::Acquire);
+        let mut word = header.load(Ordering::Acquire);
+        if word != NOTHING {
+            self.expect_more();
+        }
+        for _ in 0..looks {
+            if word != NOTHING {
+                break;
+            }
+            std::hint::spin_loop();
+            // SYNC publish: as above.
+            word = header.load(Ordering::Acquire);
+        }
         if word == NOTHING {
             return Ok(Peeked::Nothing);
         }
-        match RecordHeader::claimed(word) {
-            Some(RecordHeader::Message(length)) if self.holds(length) => {
-                Ok(Peeked::Message(length))
-            }
-            claimed => self.peek_slow(claimed),
+        match RecordHeader::message(word) {
+            Some(length) if self.holds(length) => Ok(Peeked::Message(length)),
+            _ => self.peek_slow(word),
         }
     }
 
@@ -126,14 +152,14 @@ impl<R: LaneMemory> LaneReader<R> {
 
     /// Handles every header that is not the header of a valid message.
     #[cold]
-    fn peek_slow(&mut self, claimed: Option<RecordHeader>) -> Result<Peeked, ProtocolError> {
-        match claimed {
+    fn peek_slow(&mut self, word: u64) -> Result<Peeked, ProtocolError> {
+        match RecordHeader::claimed(word) {
             None => Err(ProtocolError("a record's header has an unknown kind")),
             Some(RecordHeader::Message(_)) => {
                 Err(ProtocolError("a message is longer than the rest of its ring"))
             }
             Some(RecordHeader::Next(log2)) => Ok(Peeked::Next(log2)),
-            Some(RecordHeader::Padding(_)) if self.padded => {
+            Some(RecordHeader::Padding(_)) if self.padded_to == self.position() => {
                 Err(ProtocolError("a padding record follows a padding record"))
             }
             Some(RecordHeader::Padding(length)) => {
@@ -142,10 +168,9 @@ impl<R: LaneMemory> LaneReader<R> {
                         "a padding record does not reach the end of the ring",
                     ));
                 }
-                self.position += (HEADER + length) as u64;
-                self.at = RING_AT;
-                self.padded = true;
-                // Recurses at most once because `padded` is set.
+                self.begin_lap();
+                self.padded_to = self.position();
+                // Recurses at most once because `padded_to` is this position.
                 self.look()
             }
         }
@@ -161,28 +186,31 @@ impl<R: LaneMemory> LaneReader<R> {
     /// lags behind the sender, and the processor cannot speculate past lengths that it has not
     /// loaded.
     #[inline(always)]
-    pub(crate) fn expect_more(&self) {
+    fn expect_more(&self) {
         self.region.expect_reading(self.at + AHEAD);
     }
 
     /// Advances past the message that was just found.
     #[inline(always)]
     pub(crate) fn advance(&mut self, length: usize) {
-        let size = size_of_message(length);
-        self.at += size;
-        self.position += size as u64;
-        self.padded = false;
+        self.at += size_of_message(length);
         if self.at == self.ring_end {
-            self.at = RING_AT;
+            self.begin_lap();
         }
+    }
+
+    /// Moves from any offset to the start of the ring, past the rest of the ring.
+    fn begin_lap(&mut self) {
+        self.lap = self.lap.wrapping_add((self.ring_end - RING_AT) as u64);
+        self.at = RING_AT;
     }
 
     /// Continues in the chunk that a [`Peeked::Next`] announced, and returns the old chunk.
     pub(crate) fn follow(&mut self, region: R, log2: u32) -> R {
-        self.position += HEADER as u64;
+        let position = self.position() + HEADER as u64;
         self.at = RING_AT;
+        self.lap = position.wrapping_sub(RING_AT as u64);
         self.ring_end = 1 << log2;
-        self.padded = false;
         std::mem::replace(&mut self.region, region)
     }
 }

@@ -42,6 +42,12 @@ impl RecordHeader {
         kind << KIND_SHIFT | length
     }
 
+    /// Returns the length if a word from a peer, an untrusted value, is the header of a message.
+    #[inline(always)]
+    pub(crate) const fn message(word: u64) -> Option<usize> {
+        if word >> KIND_SHIFT == MESSAGE { Some((word & LENGTH_MASK) as usize) } else { None }
+    }
+
     /// Decodes a word from a peer: an untrusted value other than [`NOTHING`]. Returns `None` if no
     /// honest peer writes this value.
     #[inline(always)]
@@ -59,7 +65,8 @@ impl RecordHeader {
 /// Returns the size in bytes of the record of a message of `length` bytes.
 #[inline(always)]
 pub(crate) const fn size_of_message(length: usize) -> usize {
-    HEADER + length.next_multiple_of(HEADER)
+    // The header and the payload, rounded up.
+    (length + (2 * HEADER - 1)) & !(HEADER - 1)
 }
 
 #[cfg(test)]

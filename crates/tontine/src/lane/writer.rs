@@ -30,13 +30,12 @@ pub(crate) struct ChunkRef<R> {
 
 /// The sender's end of a lane.
 pub(crate) struct LaneWriter<R> {
-    /// Number of contiguous bytes, starting at `at` in the ring of the newest chunk, that are known
-    /// to be free. This is the first field that a `send` loads.
-    room: usize,
-    /// Offset of the next record in the newest chunk.
+    /// Offset of the next record in the newest chunk: the only field that `push` changes.
     at: usize,
-    /// The lane's position after the last record.
-    tail: u64,
+    /// Offset in the newest chunk up to which the bytes from `at` on are known to be free.
+    limit: usize,
+    /// The lane's position after the last record, less `at`.
+    lap: u64,
     /// The receiver's read position, as last accepted.
     position: u64,
     /// The position up to which messages were taken back. The receiver's own position may be lower.
@@ -87,9 +86,9 @@ impl<R: LaneMemory> LaneWriter<R> {
     pub(crate) fn new(first: R, log2: u32) -> Self {
         label(&first, log2, 0, 0);
         Self {
-            room: ring(1 << log2),
             at: RING_AT,
-            tail: 0,
+            limit: 1 << log2,
+            lap: 0_u64.wrapping_sub(RING_AT as u64),
             position: 0,
             taken_back: 0,
             ring_end: 1 << log2,
@@ -138,22 +137,34 @@ impl<R: LaneMemory> LaneWriter<R> {
         self.position.max(self.base()).max(self.taken_back)
     }
 
+    /// Returns the lane's position after the last record.
+    #[inline(always)]
+    fn tail(&self) -> u64 {
+        self.lap.wrapping_add(self.at as u64)
+    }
+
+    /// Continues at offset `at` of the newest chunk, at the lane's position `tail`.
+    fn continue_at(&mut self, at: usize, tail: u64) {
+        self.at = at;
+        self.lap = tail.wrapping_sub(at as u64);
+    }
+
     /// Returns `true` if the receiver has read everything, according to the last accepted position.
     pub(crate) fn is_read(&self) -> bool {
-        self.position() == self.tail
+        self.position() == self.tail()
     }
 
     /// Returns the number of unread bytes, headers included, according to the last accepted
     /// position.
     pub(crate) fn unread_bytes(&self) -> u64 {
-        self.tail - self.position()
+        self.tail() - self.position()
     }
 
     /// Returns `true` if a message of `length` bytes fits into the space that is known to be free.
     #[inline(always)]
     pub(crate) fn fits(&self, length: usize) -> bool {
         // The record needs space for one more header because the following header must be zeroed.
-        size_of_message(length) + HEADER <= self.room
+        self.at + size_of_message(length) + HEADER <= self.limit
     }
 
     /// Returns the offset of the next message's payload. The offset is valid once the message fits.
@@ -198,8 +209,6 @@ impl<R: LaneMemory> LaneWriter<R> {
         // SYNC publish: pairs with the load in `LaneReader::look`.
         newest.word(self.at).store(RecordHeader::Message(length).word(), Ordering::Release);
         self.at += size;
-        self.tail += size as u64;
-        self.room -= size;
     }
 
     /// Accepts the receiver's `position`, and frees the chunks before it.
@@ -207,9 +216,9 @@ impl<R: LaneMemory> LaneWriter<R> {
     /// # Errors
     /// Returns an error if the receiver cannot have read up to this position.
     pub(crate) fn believe(&mut self, position: u64) -> Result<(), InvalidPosition> {
-        let possible = self.position..=self.tail;
+        let possible = self.position..=self.tail();
         if !possible.contains(&position) || !position.is_multiple_of(HEADER as u64) {
-            return Err(InvalidPosition { from: self.position, to: self.tail, found: position });
+            return Err(InvalidPosition { from: self.position, to: self.tail(), found: position });
         }
         self.position = position;
         while self.older.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
@@ -229,15 +238,15 @@ impl<R: LaneMemory> LaneWriter<R> {
         if size > whole / 2 - HEADER {
             return FreeSpace::Never;
         }
-        let free = whole - (self.tail - self.position().max(self.newest.base)) as usize;
+        let free = whole - (self.tail() - self.position().max(self.newest.base)) as usize;
         let to_end = self.ring_end - self.at;
         if size + HEADER <= to_end {
-            self.room = free.min(to_end);
+            self.limit = self.at + free.min(to_end);
         } else if to_end + size + HEADER <= free {
             self.pad(to_end);
-            self.room = free - to_end;
+            self.limit = RING_AT + free - to_end;
         } else {
-            self.room = 0;
+            self.limit = self.at;
         }
         if self.fits(length) { FreeSpace::Here } else { FreeSpace::Later }
     }
@@ -250,22 +259,21 @@ impl<R: LaneMemory> LaneWriter<R> {
         newest
             .word(self.at)
             .store(RecordHeader::Padding(to_end - HEADER).word(), Ordering::Release);
-        self.at = RING_AT;
-        self.tail += to_end as u64;
+        self.continue_at(RING_AT, self.tail() + to_end as u64);
     }
 
     /// Continues in `region`, which is `1 << log2` bytes of zeroed memory that was already passed
     /// to the receiver.
     pub(crate) fn go_on_in(&mut self, region: R, log2: u32) {
-        let at = std::mem::replace(&mut self.at, RING_AT);
-        self.tail += HEADER as u64;
-        label(&region, log2, self.sequence, self.tail);
+        let (at, tail) = (self.at, self.tail() + HEADER as u64);
+        self.continue_at(RING_AT, tail);
+        label(&region, log2, self.sequence, tail);
         self.sequence += 1;
         self.ring_end = 1 << log2;
-        self.room = ring(1 << log2);
-        let newest = ChunkRef { region, log2, base: self.tail, end: None };
+        self.limit = self.ring_end;
+        let newest = ChunkRef { region, log2, base: tail, end: None };
         let mut before = std::mem::replace(&mut self.newest, newest);
-        before.end = Some(self.tail);
+        before.end = Some(tail);
         // Space for one header is always kept free for this store.
         // SYNC publish: pairs with the load in `LaneReader::look`.
         before.region.word(at).store(RecordHeader::Next(log2).word(), Ordering::Release);
@@ -288,7 +296,7 @@ impl<R: LaneMemory> LaneWriter<R> {
         let mut position = self.position();
         let mut links = self.older.iter().chain(std::iter::once(&self.newest));
         let Some(mut link) = links.next() else { return unread };
-        while position < self.tail {
+        while position < self.tail() {
             let at = RING_AT + ((position - link.base) % ring(1 << link.log2) as u64) as usize;
             let word = link.region.word(at).load(Ordering::Relaxed);
             let Some(header) = RecordHeader::claimed(word) else { break };
@@ -298,7 +306,7 @@ impl<R: LaneMemory> LaneWriter<R> {
                 RecordHeader::Next(_) => HEADER,
             };
             position += size as u64;
-            if position > link.end.unwrap_or(self.tail) || at + size > 1 << link.log2 {
+            if position > link.end.unwrap_or(self.tail()) || at + size > 1 << link.log2 {
                 break;
             }
             match header {
@@ -315,7 +323,7 @@ impl<R: LaneMemory> LaneWriter<R> {
                 RecordHeader::Next(_) => break,
             }
         }
-        self.taken_back = self.tail;
+        self.taken_back = self.tail();
         self.forget_old();
         self.lent = 0;
         unread

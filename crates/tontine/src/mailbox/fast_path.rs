@@ -3,6 +3,7 @@
 //! While messages keep arriving, the fast path is the whole receiving call; [`super::waiting`] does
 //! the rest. Neighbours: [`super::receiver`] defines the calls, [`super::lanes`] the lanes.
 
+use super::inbound::InboundLane;
 use super::lanes::TakenMessage;
 use super::message::{InPlace, Message, SenderId};
 use super::options::WaitStrategy;
@@ -10,63 +11,48 @@ use super::receiver::Mailbox;
 use crate::error::Peer;
 
 impl Mailbox {
-    /// Does all the work of a `recv` if the lane whose turn it is has a message: acknowledges the
-    /// previous message, copies the next one, and returns its sender. Makes no system call,
-    /// executes no fence and takes no lock.
+    /// Does all the work of a `recv` if the lane whose turn it is has a message, or gets one within
+    /// `looks` further checks: acknowledges the previous message, copies the next one, and returns
+    /// its sender. Makes no system call, executes no fence and takes no lock.
     #[inline(always)]
-    pub(super) fn recv_fast(&mut self) -> Option<(SenderId, Peer)> {
-        if self.guard.is_forked() || self.armed {
-            return None;
-        }
-        self.acknowledge_own();
-        let lane = self.lanes.in_turn()?;
-        let length = lane.message()?;
-        self.copied.clear();
-        lane.copy(length, &mut self.copied);
-        self.taken = Some(TakenMessage { slot: lane.id.slot, length });
+    pub(super) fn recv_fast(&mut self, looks: u32) -> Option<(SenderId, Peer)> {
+        let (lane, copied, length) = self.next_in_turn(looks)?;
+        copied.clear();
+        lane.copy(length, copied);
         Some((lane.id, lane.peer))
     }
 
-    /// Calls `recv_fast` after a short spin on the lane whose turn it is: the shortest path from a
-    /// message's header to the program.
-    #[inline]
-    pub(super) fn recv_soon(&mut self) -> Option<(SenderId, Peer)> {
-        if self.options.wait_strategy == WaitStrategy::Sleep {
+    /// Does the work of `recv_fast` without the copy.
+    #[inline(always)]
+    pub(super) fn take_fast(&mut self, looks: u32) -> Option<TakenMessage> {
+        self.next_in_turn(looks)?;
+        self.taken
+    }
+
+    /// Acknowledges the previous message and finds the next one. Everything that does not depend on
+    /// that message precedes the wait for it, so that little is left to do when it arrives.
+    #[inline(always)]
+    fn next_in_turn(&mut self, looks: u32) -> Option<(&InboundLane, &mut Vec<u8>, usize)> {
+        if self.guard.is_forked() || self.armed {
             return None;
         }
-        self.lanes.wait_for_turn();
-        self.recv_fast()
+        let (lane, length) = self.lanes.in_turn(&mut self.taken, looks)?;
+        Some((lane, &mut self.copied, length))
+    }
+
+    /// Returns the number of checks for a message that a blocking call makes before it does other
+    /// work.
+    #[inline(always)]
+    pub(super) fn looks(&self) -> u32 {
+        if self.options.wait_strategy == WaitStrategy::Sleep { 0 } else { self.lanes.looks() }
     }
 
     /// Returns a message that is already there, or that arrives while `recv` would poll without
     /// doing other work. Makes no system call.
     #[inline]
     pub(crate) fn recv_at_once(&mut self) -> Option<Message<'_>> {
-        let from = self.recv_fast().or_else(|| self.recv_soon())?;
+        let from = self.recv_fast(self.looks())?;
         Some(self.message(from))
-    }
-
-    /// Does the work of `recv_fast` without the copy.
-    #[inline(always)]
-    pub(super) fn take_fast(&mut self) -> Option<TakenMessage> {
-        if self.guard.is_forked() || self.armed {
-            return None;
-        }
-        self.acknowledge_own();
-        let lane = self.lanes.in_turn()?;
-        let length = lane.message()?;
-        self.taken = Some(TakenMessage { slot: lane.id.slot, length });
-        self.taken
-    }
-
-    /// Does the work of `recv_soon` without the copy.
-    #[inline]
-    pub(super) fn take_soon(&mut self) -> Option<TakenMessage> {
-        if self.options.wait_strategy == WaitStrategy::Sleep {
-            return None;
-        }
-        self.lanes.wait_for_turn();
-        self.take_fast()
     }
 
     /// Returns the message that was copied last.

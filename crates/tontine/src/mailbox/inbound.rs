@@ -152,11 +152,11 @@ impl InboundLane {
         self.unreceived
     }
 
-    /// Returns the length of the next message, if it is complete and no other work comes before it.
+    /// Returns the length of the next message, if it is complete, or within `looks` further checks,
+    /// and no other work comes before it.
     #[inline(always)]
-    pub(super) fn message(&mut self) -> Option<usize> {
-        let Ok(Peeked::Message(length)) = self.reader.look() else { return None };
-        self.reader.expect_more();
+    pub(super) fn message(&mut self, looks: u32) -> Option<usize> {
+        let Ok(Peeked::Message(length)) = self.reader.look_within(looks) else { return None };
         self.found = self.found.wrapping_add(1);
         Some(length)
     }
@@ -186,6 +186,12 @@ impl InboundLane {
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.reader.is_empty()
+    }
+
+    /// Returns `true` if there is no record, the sender may send more, and it knows all free space.
+    #[inline(always)]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_empty() && !self.ended && self.reader.position() == self.told_at
     }
 
     /// Continues in the chunk that `next` announced; the sender passed the chunk earlier.
@@ -270,7 +276,7 @@ impl InboundLane {
         each: &mut impl FnMut(&Message<'_>),
     ) -> usize {
         for count in 0..most {
-            let Some(length) = self.message() else { return count };
+            let Some(length) = self.message(0) else { return count };
             copied.clear();
             self.copy(length, copied);
             each(&Message { bytes: copied, sender: self.id, peer: self.peer });

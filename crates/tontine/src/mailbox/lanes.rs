@@ -127,14 +127,27 @@ impl Lanes {
         self.faults.push(error);
     }
 
-    /// Returns the lane whose turn it is, while the turn lasts.
+    /// Acknowledges the `taken` message, and returns the next one of the same lane, whose turn it
+    /// is, while the turn lasts. If there is no message, checks up to `looks` more times. A check
+    /// that finds nothing does not shorten the turn.
     #[inline(always)]
-    pub(super) fn in_turn(&mut self) -> Option<&mut InboundLane> {
-        if self.left == 0 {
-            return None;
+    pub(super) fn in_turn(
+        &mut self,
+        taken: &mut Option<TakenMessage>,
+        looks: u32,
+    ) -> Option<(&InboundLane, usize)> {
+        let slot = self.turn;
+        let lane = self.slots.get_mut(slot as usize)?.lane.as_deref_mut()?;
+        if let Some(taken) = taken.take() {
+            // Each message was found by a check that made its lane the one whose turn it is.
+            debug_assert_eq!(taken.slot, slot);
+            lane.ack(taken.length);
         }
-        self.left -= 1;
-        self.slots.get_mut(self.turn as usize)?.lane.as_deref_mut()
+        let left = self.left.checked_sub(1)?;
+        let length = lane.message(looks)?;
+        self.left = left;
+        *taken = Some(TakenMessage { slot, length });
+        Some((lane, length))
     }
 
     /// Returns the lane whose turn it is, and the number of messages of its turn, at most `most`,
@@ -147,11 +160,23 @@ impl Lanes {
         Some((lane, taken as usize))
     }
 
-    /// Spins for a short time on the lane whose message arrived last, which usually sends next. If
-    /// several lanes are busy, checks only once.
+    /// Returns `true` if the only lane has nothing, and it is not yet time to read the clock.
+    #[inline(always)]
+    pub(super) fn is_vain(&mut self) -> bool {
+        self.len() == 1 && self.at(self.turn).is_some_and(|lane| lane.is_quiet()) && !self.count(1)
+    }
+
+    /// Returns the number of checks of the lane whose turn it is, which usually sends next, before
+    /// all lanes are checked.
+    #[inline(always)]
+    pub(super) fn looks(&self) -> u32 {
+        if self.busy.len() > 1 { 1 } else { LOOKS_AT_ONE }
+    }
+
+    /// Spins for a short time on the lane whose turn it is.
     #[inline(always)]
     pub(super) fn wait_for_turn(&mut self) {
-        let looks = if self.busy.len() > 1 { 1 } else { LOOKS_AT_ONE };
+        let looks = self.looks();
         let Some(lane) = self.at(self.turn) else { return std::hint::spin_loop() };
         for _ in 0..looks {
             if !lane.is_empty() {
@@ -161,12 +186,13 @@ impl Lanes {
         }
     }
 
-    /// Counts the messages of the turn. Returns `true` if it is time to read the clock.
+    /// Counts the messages of the turn, and a number of `vain` calls that found no message. Returns
+    /// `true` if it is time to read the clock.
     #[inline]
-    pub(super) fn count(&mut self) -> bool {
+    pub(super) fn count(&mut self, vain: u32) -> bool {
         let yielded = self.counted - self.left;
         self.counted = self.left;
-        self.pace.count(yielded)
+        self.pace.count(yielded + vain)
     }
 
     /// Passes over the busy lanes and a few idle ones. May miss a message, unlike [`Lanes::sweep`].

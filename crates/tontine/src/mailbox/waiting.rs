@@ -93,7 +93,7 @@ impl Mailbox {
 
     #[inline(never)]
     fn next_of_all(&mut self) -> Option<TakenMessage> {
-        if self.lanes.count() {
+        if self.lanes.count(0) {
             self.look_at_clock();
         }
         if self.since_service > SERVICE_AFTER {
@@ -125,14 +125,29 @@ impl Mailbox {
         LaneScan::Again
     }
 
-    /// Returns the next message, if one is found immediately or after a service of the connections.
+    /// Returns the next message, if any. Enters the kernel first if a service of the connections is
+    /// due: if no sender is connected, if the program has waited on the descriptor, or at the first
+    /// reading of the clock after [`super::poll_interval::MOMENT`]. The clock is read every 64th
+    /// call, or more often if the program calls rarely.
+    #[inline]
     pub(super) fn next_or_service(&mut self) -> Result<Option<TakenMessage>> {
         self.check()?;
         self.disarm();
-        if let Some(taken) = self.next()? {
-            return Ok(Some(taken));
+        self.acknowledge_own();
+        if self.since_service <= SERVICE_AFTER && self.lanes.is_vain() {
+            return Ok(None);
         }
-        self.service(Some(Duration::ZERO))?;
+        self.service_if_due()
+    }
+
+    #[inline(never)]
+    fn service_if_due(&mut self) -> Result<Option<TakenMessage>> {
+        if self.lanes.count(1) {
+            self.look_at_clock();
+        }
+        if self.lanes.len() == 0 || self.since_service > SERVICE_AFTER {
+            self.service(Some(Duration::ZERO))?;
+        }
         self.taken = self.look_everywhere().message();
         Ok(self.taken)
     }
@@ -245,12 +260,13 @@ impl Mailbox {
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }
 
-    /// Reverts [`Mailbox::arm`]. A forked child that drops its parent's pending future also calls
+    /// Reverts [`Mailbox::arm`], after which a service of the connections is due. A forked child that drops its parent's pending future also calls
     /// `disarm`, which does nothing in the child, where the page is not mapped.
     pub(super) fn disarm(&mut self) {
         if self.armed && self.check().is_ok() {
             self.desk.sleeping().store(0, Ordering::Relaxed);
             self.armed = false;
+            self.since_service = SERVICE_AFTER + 1;
         }
     }
 }

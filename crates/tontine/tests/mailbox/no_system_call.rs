@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::common::{AMPLE, fork, place, reap};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
-use tontine::mailbox::{Options, WaitStrategy};
+use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
 const COUNT: u64 = 10_000;
 
@@ -68,13 +69,41 @@ fn send_to_awake_receiver_makes_no_system_call() {
     assert_eq!(status, 0, "killed for a system call, or failed");
 }
 
-/// The receiver checks for connections after 65,536 messages or some milliseconds, and makes no
-/// system call between two such checks. On a busy machine those milliseconds may pass at any
-/// message, so only one of several attempts must be free of a check.
 #[test]
 fn recv_of_pending_messages_makes_no_system_call() {
     alone!();
-    let statuses: Vec<i32> = (0..20).map(|_| receive_without_system_calls()).collect();
+    let messages: Vec<_> = (0..1000).map(message).collect();
+    once_without_system_call(|mailbox, sender| {
+        for few in messages.chunks(16) {
+            for message in few {
+                assert!(sender.send(message).is_ok());
+            }
+            for message in few {
+                assert!(mailbox.recv().is_ok_and(|received| *received == **message));
+            }
+        }
+    });
+}
+
+#[test]
+fn try_recv_without_message_makes_no_system_call() {
+    alone!();
+    once_without_system_call(|mailbox, sender| {
+        for _ in 0..1000 {
+            assert!(mailbox.try_recv().is_err());
+        }
+        assert!(sender.send(b"later").is_ok());
+        assert!(mailbox.try_recv().is_ok_and(|received| *received == *b"later"));
+    });
+}
+
+/// Does `work` with all system calls forbidden.
+///
+/// The receiver checks for connections after 65,536 messages or some milliseconds, and makes no
+/// system call between two such checks. On a busy machine those milliseconds may pass at any
+/// message, so only one of several attempts must be free of a check.
+fn once_without_system_call(work: impl Fn(&mut Mailbox, &mut Sender)) {
+    let statuses: Vec<i32> = (0..20).map(|_| without_system_calls(&work)).collect();
     assert!(statuses.contains(&0), "killed for a system call, or failed: {statuses:?}");
     let others = statuses.iter().filter(|&&status| status != 0);
     for status in others {
@@ -82,7 +111,7 @@ fn recv_of_pending_messages_makes_no_system_call() {
     }
 }
 
-fn receive_without_system_calls() -> i32 {
+fn without_system_calls(work: impl Fn(&mut Mailbox, &mut Sender)) -> i32 {
     let place = place();
     let options = Options::new().wait_strategy(WaitStrategy::Spin).first_chunk(4096);
     reap(fork(|| {
@@ -92,18 +121,10 @@ fn receive_without_system_calls() -> i32 {
             sender.send(&message(number)).expect("sent");
             assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message(number));
         }
-        let messages: Vec<_> = (0..1000).map(message).collect();
-        // The mailbox checks for connections when nothing else is pending.
-        mailbox.try_recv().expect_err("all messages were received");
+        // This call checks for connections.
+        let _ = mailbox.recv_timeout(Duration::ZERO).expect_err("all messages were received");
         forbid_system_calls();
-        for few in messages.chunks(16) {
-            for message in few {
-                assert!(sender.send(message).is_ok());
-            }
-            for message in few {
-                assert!(mailbox.recv().is_ok_and(|received| *received == **message));
-            }
-        }
+        work(&mut mailbox, &mut sender);
         // SAFETY: `_exit` only ends this process. Drops would make system calls to unmap memory.
         unsafe { libc::_exit(0) }
     }))
