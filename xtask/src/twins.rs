@@ -34,6 +34,9 @@ const SPINNING_PAIRS: usize = 40;
 /// Number of checks that a C program times, which makes its two clock readings negligible.
 const CHECKS: usize = 1_000_000;
 
+/// Number of records that a C program streams.
+const RECORDS: usize = 2_000_000;
+
 /// Number of rounds of signals and of forks, equal to the number in one invocation of the
 /// experiment.
 const ROUNDS: usize = 10;
@@ -74,6 +77,10 @@ const fn signals(params: &'static [(&'static str, &'static str)]) -> Pair {
     Pair { experiment: "signal-throughput", ours: "linux", params, twins, limit: 1.15 }
 }
 
+const fn stream(params: &'static [(&'static str, &'static str)]) -> Pair {
+    Pair { experiment: "throughput", ours: "mailbox", params, twins: &["stream"], limit: 1.25 }
+}
+
 const fn spawn(ours: &'static str) -> Pair {
     let params = &[("placement", "same-core")];
     Pair { experiment: "spawn", ours, params, twins: &["spawn"], limit: 1.15 }
@@ -112,6 +119,9 @@ const TABLE: &[Pair] = &[
     check("kill-0"),
     check("pidfd-signal-0"),
     check("procfs-faccessat"),
+    stream(&[("size", "8"), ("senders", "1")]),
+    stream(&[("size", "64"), ("senders", "1")]),
+    stream(&[("size", "1024"), ("senders", "1")]),
     signals(&[("pairs", "1"), ("placement", "same-core")]),
     signals(&[("pairs", "1"), ("placement", "cross-core")]),
     Pair {
@@ -193,6 +203,7 @@ impl Pair {
         let operations = experiment_of(self).operations(self.ours, Size::Quick);
         let (times, what) = match self.experiment {
             "liveness-check" => (CHECKS, self.ours.to_owned()),
+            "throughput" => (RECORDS, self.task().params["size"].clone()),
             "signal-throughput" | "fork-throughput" => (ROUNDS, operations.to_string()),
             _ => (operations, self.ours.to_owned()),
         };
@@ -222,7 +233,7 @@ fn measure(
 ) -> io::Result<(Vec<f64>, Vec<f64>)> {
     let task = pair.task();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let spins = pair.ours == "flag" || pair.ours.starts_with("spinlock");
+    let spins = ["flag", "mailbox"].contains(&pair.ours) || pair.ours.starts_with("spinlock");
     for turn in 0..if spins { SPINNING_PAIRS } else { PAIRS } {
         // The side that runs first finds warmer or colder caches, so the sides take turns.
         if turn.is_multiple_of(2) {
