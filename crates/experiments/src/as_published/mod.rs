@@ -10,6 +10,7 @@ pub mod seed_001;
 pub mod seed_002;
 pub mod seed_003;
 pub mod seed_004;
+mod verdict;
 
 use std::io::Write;
 
