@@ -43,7 +43,7 @@ const ONE_WAY: [(&str, f64, f64, f64); 6] = [
     ("semaphore", 1_261.93, 1_261.98, 1_262.03),
     ("zmq-inproc", 8_866.19, 8_868.49, 8_870.80),
     ("zmq-ipc", 28_163.27, 28_168.28, 28_173.29),
-    ("container-tcp", 17_779.21, 17_781.39, 17_783.56),
+    ("container-unix", 17_779.21, 17_781.39, 17_783.56),
 ];
 
 /// Returns the sources' figures for a cell, in the unit of its metric. Returns an empty list if

@@ -225,6 +225,7 @@ impl Docker {
         for (list, remove) in [
             (&["ps", "--all", "--quiet", "--no-trunc"][..], &["rm", "--force"][..]),
             (&["network", "ls", "--quiet", "--no-trunc"], &["network", "rm"]),
+            (&["volume", "ls", "--quiet"], &["volume", "rm"]),
             (&["images", "--quiet", "--no-trunc"], &["rmi", "--force"]),
         ] {
             let listed = self.say(&[list, &["--filter", &whose]].concat(), None, PATIENCE)?;

@@ -1,5 +1,5 @@
 //! Mechanisms whose ends the round trip opens itself: the lower bound of the hardware, a block that
-//! is handed over, and two ends that are connected only by a network.
+//! is handed over, and two ends in containers.
 
 use crate::about::{Asked, Death, Idle, Listing, Mechanism, Need};
 use crate::driver::Driver;
@@ -62,6 +62,28 @@ impl Driver for ContainerTcp {
                 Asked::RoundTrip,
                 "TCP with TCP_NODELAY between two containers of a Docker engine, on a network of \
                  their own",
+            )],
+        )
+    };
+}
+
+/// `container-unix`.
+pub struct ContainerUnix;
+
+impl Driver for ContainerUnix {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::Mediated,
+        needs: &[Need::Engine],
+        ..Mechanism::new(
+            "container-unix",
+            Death::As {
+                other: "unix-stream",
+                why: "not killed between containers; the mechanism inside is that of",
+            },
+            &[Listing::new(
+                Asked::RoundTrip,
+                "a Unix stream socket between two containers of a Docker engine, on a volume that \
+                 both mount",
             )],
         )
     };

@@ -87,6 +87,7 @@ registry![
     mailbox::Succession,
     elsewhere::BlockHandOver,
     elsewhere::ContainerTcp,
+    elsewhere::ContainerUnix,
     elsewhere::ContainerNetns,
 ];
 

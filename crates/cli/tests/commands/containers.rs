@@ -58,11 +58,12 @@ fn has_engine() -> bool {
     found
 }
 
-/// Returns the containers, networks and images whose names contain the pid of this run.
+/// Returns the containers, networks, volumes and images whose names contain the pid of this run.
 fn left_in_the_engine(pid: u32) -> Vec<String> {
     let listed = [
         docker(&["ps", "--all", "--filter", "label=tontine", "--format", "{{.Names}}"]),
         docker(&["network", "ls", "--filter", "label=tontine", "--format", "{{.Name}}"]),
+        docker(&["volume", "ls", "--filter", "label=tontine", "--format", "{{.Name}}"]),
         docker(&["images", "--filter", "label=tontine", "--format", "{{.Repository}}:{{.Tag}}"]),
     ];
     let whose = format!("-{pid}-");
@@ -96,7 +97,7 @@ fn real_engine_measures_two_containers_without_leftovers() {
         .arg(folder.path())
         .arg("--samples")
         .arg(&samples)
-        .arg("round-trip/container-tcp")
+        .args(["round-trip/container-tcp", "round-trip/container-unix"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -112,7 +113,7 @@ fn real_engine_measures_two_containers_without_leftovers() {
         assert!(cell["estimate"].as_f64().is_some_and(|ns| ns > 100.0), "{cell}");
     }
     let files: Vec<_> = fs::read_dir(&samples).expect("samples").flatten().collect();
-    assert!(files.len() >= 2, "{files:?}");
+    assert!(files.len() >= 4, "{files:?}");
     for file in files {
         let text = fs::read_to_string(file.path()).expect("a file");
         let numbers = text.lines().filter(|line| !line.starts_with('#'));
@@ -129,10 +130,16 @@ fn next_run_removes_leftovers_of_killed_run() {
     if !has_engine() {
         return;
     }
+    for variant in ["container-tcp", "container-unix"] {
+        leftovers_are_removed(variant);
+    }
+}
+
+fn leftovers_are_removed(variant: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut run = started(folder.path(), "container-tcp", folder.path());
+    let mut run = started(folder.path(), variant, folder.path());
     let pid = run.id();
-    // Image, network and server exist, and the client is being started.
+    // Image, network or volume, and server exist, and the client is being started.
     let there = || left_in_the_engine(pid).iter().any(|name| name.ends_with("-server"));
     wait_until(there, "the server's container");
     kill_process(Pid::from_child(&run), Signal::KILL).expect("the process still runs");
@@ -148,13 +155,15 @@ fn next_run_removes_leftovers_of_killed_run() {
 }
 
 #[test]
-fn missing_docker_skips_row() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (output, cells) = row(tontine().env("PATH", folder.path()), folder.path(), "container-tcp");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    for cell in cells {
-        assert_eq!(cell["status"], "skipped", "{cell}");
-        assert_eq!(cell["why"], "no Docker engine (`docker` is not installed)");
+fn missing_docker_skips_rows() {
+    for variant in ["container-tcp", "container-unix"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (output, cells) = row(tontine().env("PATH", folder.path()), folder.path(), variant);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        for cell in cells {
+            assert_eq!(cell["status"], "skipped", "{cell}");
+            assert_eq!(cell["why"], "no Docker engine (`docker` is not installed)");
+        }
     }
 }
 
@@ -302,7 +311,7 @@ fn killed_run_leaves_no_namespaces() {
 #[test]
 fn container_client_gives_up_after_timeout() {
     // No machine has this address, and a client without a limit would try for ten seconds.
-    let order = r#"{"server":"192.0.2.1","rounds":1,"warm_up":0,"cpu":0,"within":1}"#;
+    let order = r#"{"role":{"TcpClient":"192.0.2.1"},"rounds":1,"warm_up":0,"cpu":0,"within":1}"#;
     let ended = tontine().args(["__container", order]).output().expect("tontine runs");
     assert_eq!(ended.status.code(), Some(124), "{}", text(&ended.stderr));
     assert!(text(&ended.stderr).contains("gave up after 1 s"), "{}", text(&ended.stderr));

@@ -31,7 +31,7 @@ const ROWS: [(&str, &str); 6] = [
     ("Semaphore", "semaphore"),
     ("ZMQ inproc", "zmq-inproc"),
     ("ZMQ ipc", "zmq-ipc"),
-    ("Docker containers", "container-tcp"),
+    ("Docker containers", "container-unix"),
 ];
 
 /// Runs the source's experiment and writes its table to `out`. If `quick`, shortens the run and

@@ -92,5 +92,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              a bridge in the same call. To set it up, container-tcp talks to the engine through \
              its client; container-netns calls unshare, and sends netlink messages",
         ),
+        (
+            "container-unix",
+            "write to send, read to wait, on a Unix socket; the engine's network and firewall are \
+             not involved",
+        ),
     ],
 };

@@ -24,10 +24,12 @@ use tontine_host::clock::offset::Band;
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::shared::SharedMapping;
 use tontine_mechanisms::about::Asked;
+use tontine_mechanisms::end::Early;
 use tontine_mechanisms::registry;
 
 use crate::mechanisms::{self, spins};
 use crate::placement_of;
+use container::ContainerLink;
 use harness::RoundPlan;
 pub(crate) use harness::StampMode;
 pub(crate) use harness::Timed;
@@ -50,7 +52,7 @@ const STAMP_LIMIT: f64 = 0.02;
 
 /// Additional ratios: of the library's mailbox to its rivals, of a handed-over block to a message,
 /// and of containers to the mechanisms that they extend.
-const BESIDES: [(&str, &str); 7] = [
+const BESIDES: [(&str, &str); 9] = [
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
     ("hand-over", "mailbox-spin"),
@@ -58,7 +60,12 @@ const BESIDES: [(&str, &str); 7] = [
     ("mailbox-sleep", "futex"),
     ("container-netns", "tcp-loopback"),
     ("container-tcp", "container-netns"),
+    ("container-unix", "unix-stream"),
+    ("container-unix", "container-tcp"),
 ];
+
+/// The rows that need an engine.
+const WITH_ENGINE: [&str; 2] = ["container-tcp", "container-unix"];
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +107,7 @@ impl Experiment for RoundTrip {
         }
         // An engine takes seconds to start two containers, which is too long for both placements in
         // a quick run.
-        if variant == "container-tcp" && size == Size::Quick {
+        if WITH_ENGINE.contains(&variant) && size == Size::Quick {
             names.truncate(1);
         }
         let cells = names
@@ -117,17 +124,17 @@ impl Experiment for RoundTrip {
 
     fn operations(&self, variant: &str, size: Size) -> usize {
         match variant {
-            "container-tcp" | "container-netns" => size.container_rounds(),
+            "container-tcp" | "container-unix" | "container-netns" => size.container_rounds(),
             _ if spins(variant) => size.spinning_rounds(),
             _ => size.blocking_rounds(),
         }
     }
 
     fn invocations(&self, variant: &str, size: Size) -> usize {
-        match variant {
-            // Each invocation creates and removes two containers.
-            "container-tcp" => size.macro_invocations(),
-            _ => size.invocations(),
+        // With an engine, each invocation creates and removes two containers.
+        match WITH_ENGINE.contains(&variant) {
+            true => size.macro_invocations(),
+            false => size.invocations(),
         }
     }
 
@@ -220,21 +227,25 @@ fn time(variant: &str, plan: &RoundPlan, observed: &mut Observed) -> Result<Time
     let (timed, note) = match variant {
         "flag" => flag::run(plan)?,
         "mailbox-sleep" => mailbox::sleeping(plan)?,
-        "container-tcp" => container::engine(plan)?,
+        "container-tcp" => container::engine(plan, ContainerLink::Network)?,
+        "container-unix" => container::engine(plan, ContainerLink::Volume)?,
         "container-netns" => container::namespaces(plan)?,
         "hand-over" => return hand_over::run(plan),
         _ => {
             let (timed, early) = registry::pairs(variant, Trip(plan))??;
-            if let Some(early) = early {
-                let share = early.skipped as f64 / early.rounds as f64;
-                let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
-                observed.series.push(series.batched(early.rounds as usize));
-            }
+            observed.series.extend(early.map(skipped));
             return Ok(timed);
         }
     };
     observed.notes.push(note);
     Ok(timed)
+}
+
+/// Returns the number of skipped rounds per completed round.
+fn skipped(early: Early) -> Series {
+    let share = early.skipped as f64 / early.rounds as f64;
+    let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
+    series.batched(early.rounds as usize)
 }
 
 /// Times a mailbox without idle senders, then one with `idle` idle senders at each end.

@@ -43,8 +43,8 @@ fn every_round_trip_yields_samples_and_leaves_no_files() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, placement) = here();
     // An engine starts the `tontine` command inside its containers. A test's executable is not that
-    // command, so the command's own tests cover that row.
-    for variant in VARIANTS.iter().filter(|variant| variant.name != "container-tcp") {
+    // command, so the command's own tests cover those rows.
+    for variant in VARIANTS.iter().filter(|variant| !WITH_ENGINE.contains(&variant.name)) {
         let observed = match measure(variant.name, 200, 20, placement, StampMode::Batched) {
             Ok(observed) => observed,
             Err(MeasureError::Skipped(why)) => {

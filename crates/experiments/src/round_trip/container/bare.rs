@@ -24,7 +24,7 @@ use tontine_host::os::shared::SharedMapping;
 use tontine_host::peer::ChildError;
 use tontine_mechanisms::descriptor::pipe;
 
-use super::{EndRequest, answer, obey, patience};
+use super::{EndRequest, EndRole, answer, obey, patience};
 use crate::round_trip::Timed;
 use crate::round_trip::harness::RoundPlan;
 
@@ -91,7 +91,7 @@ fn switch(plan: &RoundPlan, words: &SharedMapping<ChildError>, out: &File) -> Re
     netlink.add_bridge(BRIDGE)?;
     netlink.up(BRIDGE)?;
     let [at, _] = ADDRESSES;
-    let orders = [EndRequest::to_serve(plan), EndRequest::to_ask(plan, at)];
+    let orders = [EndRole::TcpServer, EndRole::TcpClient(at)].map(|it| EndRequest::new(plan, it));
     let mut ends = Vec::new();
     for ((order, address), port) in orders.iter().zip(ADDRESSES).zip(["port0", "port1"]) {
         ends.push(plugged_in(&mut netlink, order, address, port, words, out)?);

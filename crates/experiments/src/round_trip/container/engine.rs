@@ -1,10 +1,11 @@
-//! `container-tcp`: two containers of a real engine, on their own network.
+//! `container-tcp` and `container-unix`: two containers of a real engine, on their own network or
+//! with a volume that both mount.
 //!
 //! The image contains this program (see `tontine_mechanisms::image`). It is created once per run
-//! and removed at the run's end. Network and containers belong to an invocation: their names
-//! contain its pid, and they are removed when it ends. `tontine_mechanisms::docker::sweep` removes
-//! what a killed invocation leaves behind; before that, the processes in its containers exit by
-//! themselves.
+//! and removed at the run's end. Network, volume and containers belong to an invocation: their
+//! names contain its pid, and they are removed when it ends. `tontine_mechanisms::docker::sweep`
+//! removes what a killed invocation leaves behind; before that, the processes in its containers
+//! exit by themselves.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tontine_mechanisms::docker::{Docker, LABEL, PATIENCE, engine_name, sweep};
 use tontine_mechanisms::image;
 use tontine_mechanisms::owner::ProcessIdentity;
 
-use super::{COMMAND, EndRequest, answer, patience};
+use super::{COMMAND, EndRequest, EndRole, VOLUME, answer, patience};
 use crate::round_trip::Timed;
 use crate::round_trip::harness::RoundPlan;
 
@@ -23,26 +24,58 @@ const IMPORT: Duration = Duration::from_secs(120);
 /// The kind of network: an engine's default.
 const DRIVER: &str = "bridge";
 
+/// The connection between two containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum ContainerLink {
+    /// A network of their own.
+    Network,
+    /// A volume that both mount; the containers have no network.
+    Volume,
+}
+
+impl ContainerLink {
+    /// Returns the engine's word for the object.
+    fn kind(self) -> &'static str {
+        match self {
+            Self::Network => "network",
+            Self::Volume => "volume",
+        }
+    }
+}
+
 /// Times the rounds of a plan.
-pub(in super::super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
+pub(in super::super) fn run(plan: &RoundPlan, link: ContainerLink) -> Result<(Timed, String)> {
     let docker = Docker::find()?;
     let described = docker.described()?;
     let owner = ProcessIdentity::of_this_run()?;
     owner.mark(&engine_name())?;
-    let done = timed(plan, &docker, &owner);
+    let done = timed(plan, &docker, &owner, link);
     if owner.is_this_process() {
         sweep();
     }
-    Ok((done?, format!("{described}; network driver {DRIVER}")))
+    let between = match link {
+        ContainerLink::Network => format!("network driver {DRIVER}"),
+        ContainerLink::Volume => "a shared volume, no network".to_owned(),
+    };
+    Ok((done?, format!("{described}; {between}")))
 }
 
-fn timed(plan: &RoundPlan, docker: &Docker, owner: &ProcessIdentity) -> Result<Timed> {
+fn timed(
+    plan: &RoundPlan,
+    docker: &Docker,
+    owner: &ProcessIdentity,
+    link: ContainerLink,
+) -> Result<Timed> {
     let image = image_of_this_program(docker, owner)?;
-    let scene = ContainerPair::set(docker, owner)?;
-    scene.start_server(&image, &EndRequest::to_serve(plan))?;
-    let measured = scene
-        .address_of_server()
-        .and_then(|server| scene.run_client(&image, &EndRequest::to_ask(plan, server), plan));
+    let scene = ContainerPair::set(docker, owner, link)?;
+    let (serve, at) = match link {
+        ContainerLink::Network => (EndRole::TcpServer, None),
+        ContainerLink::Volume => (EndRole::UnixServer, Some(EndRole::UnixClient)),
+    };
+    scene.start_server(&image, &EndRequest::new(plan, serve))?;
+    let measured = at
+        .map_or_else(|| scene.address_of_server().map(EndRole::TcpClient), Ok)
+        .and_then(|ask| scene.run_client(&image, &EndRequest::new(plan, ask), plan));
     measured.map_err(|trouble| match (trouble, docker.complaint_of(&scene.server)) {
         (MeasureError::Failed(why), Some(said)) => {
             MeasureError::fail(format!("{why}; server: {said}"))
@@ -75,18 +108,20 @@ fn image_of_this_program(docker: &Docker, owner: &ProcessIdentity) -> Result<Str
     docker.say(&arguments, Some(archive), IMPORT)
 }
 
-/// An invocation's network and containers, removed on drop.
+/// An invocation's network or volume, and its containers, removed on drop.
 struct ContainerPair<'a> {
     docker: &'a Docker,
     label: String,
-    network: String,
+    link: ContainerLink,
+    /// Name of the network or volume.
+    shared: String,
     server: String,
     client: String,
 }
 
 impl<'a> ContainerPair<'a> {
-    /// Creates the network.
-    fn set(docker: &'a Docker, owner: &ProcessIdentity) -> Result<Self> {
+    /// Creates the network or volume.
+    fn set(docker: &'a Docker, owner: &ProcessIdentity, link: ContainerLink) -> Result<Self> {
         // Several tasks may run in one process, but never at the same time.
         let name = format!("tontine-{}-{}", owner.name(), std::process::id());
         let scene = Self {
@@ -94,18 +129,31 @@ impl<'a> ContainerPair<'a> {
             label: format!("{LABEL}={}", owner.name()),
             server: format!("{name}-server"),
             client: format!("{name}-client"),
-            network: name,
+            link,
+            shared: name,
         };
-        let Self { label, network, .. } = &scene;
-        let made = ["network", "create", "--driver", DRIVER, "--label", label, network];
+        let Self { label, shared, .. } = &scene;
+        let driver: &[&str] =
+            if link == ContainerLink::Network { &["--driver", DRIVER] } else { &[] };
+        let made = [&[link.kind(), "create", "--label", label], driver, &[shared]].concat();
         docker.say(&made, None, PATIENCE)?;
         Ok(scene)
     }
 
+    /// Returns the options that give a container the network or volume.
+    fn attached(&self) -> [String; 2] {
+        match self.link {
+            ContainerLink::Network => ["--network".to_owned(), self.shared.clone()],
+            ContainerLink::Volume => {
+                ["--network=none".to_owned(), format!("--volume={}:{VOLUME}", self.shared)]
+            }
+        }
+    }
+
     fn start_server(&self, image: &str, order: &EndRequest) -> Result<()> {
-        let Self { label, network, server, .. } = self;
-        let order = json(order)?;
-        let run = ["run", "--detach", "--label", label, "--network", network, "--name", server];
+        let Self { label, server, .. } = self;
+        let (order, [one, two]) = (json(order)?, self.attached());
+        let run = ["run", "--detach", "--label", label, &one, &two, "--name", server];
         let run = [&run[..], &[image, image::PROGRAM, COMMAND, &order]].concat();
         self.docker.say(&run, None, PATIENCE).map(drop)
     }
@@ -124,9 +172,9 @@ impl<'a> ContainerPair<'a> {
     /// Runs the client to its end. The client's samples arrive on its standard output, so they
     /// bypass the engine's log.
     fn run_client(&self, image: &str, order: &EndRequest, plan: &RoundPlan) -> Result<Timed> {
-        let Self { label, network, client, .. } = self;
-        let order = json(order)?;
-        let run = ["run", "--log-driver", "none", "--label", label, "--network", network];
+        let Self { label, client, .. } = self;
+        let (order, [one, two]) = (json(order)?, self.attached());
+        let run = ["run", "--log-driver", "none", "--label", label, &one, &two];
         let named = ["--name", client, image, image::PROGRAM, COMMAND, &order];
         let run = [&run[..], &named].concat();
         answer::read(&self.docker.bytes(&run, None, patience(plan) + PATIENCE)?)
@@ -135,10 +183,10 @@ impl<'a> ContainerPair<'a> {
 
 impl Drop for ContainerPair<'_> {
     fn drop(&mut self) {
-        let Self { docker, network, server, client, .. } = self;
+        let Self { docker, link, shared, server, client, .. } = self;
         // If one container was never created, the other is still removed.
         let _ = docker.say(&["rm", "--force", client, server], None, PATIENCE);
-        let _ = docker.say(&["network", "rm", network], None, PATIENCE);
+        let _ = docker.say(&[link.kind(), "rm", shared], None, PATIENCE);
     }
 }
 

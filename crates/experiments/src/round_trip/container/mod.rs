@@ -1,9 +1,10 @@
-//! The container rows: two processes that are connected only by a network.
+//! The container rows: two processes that are connected only by a network, or by a directory that
+//! both see.
 //!
-//! The code inside is the same for both rows. An [`EndRequest`] states which end of a TCP
-//! connection the process is, [`serve`] executes the request, and the client's samples leave as an
-//! [`answer`]. `engine` starts the two ends with a real engine (`container-tcp`); `bare` puts two
-//! forked processes into their own namespaces (`container-netns`).
+//! The code inside is the same for all rows. An [`EndRequest`] states which end of a connection the
+//! process is, [`serve`] executes the request, and the client's samples leave as an [`answer`].
+//! `engine` starts the two ends with a real engine (`container-tcp`, `container-unix`); `bare` puts
+//! two forked processes into their own namespaces (`container-netns`).
 //!
 //! An end that waits inside gives up after [`EndRequest::within`], so that no process outlives a
 //! killed invocation.
@@ -13,10 +14,12 @@ mod bare;
 mod engine;
 
 pub(super) use bare::run as namespaces;
-pub(super) use engine::run as engine;
+pub(super) use engine::{ContainerLink, run as engine};
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,15 +32,19 @@ use tontine_host::os::pin;
 use tontine_host::peer::PeerHandle;
 use tontine_mechanisms::descriptor::{StreamEnd, again};
 
+use super::StampMode;
 use super::harness::{self, RoundPlan};
 use super::opened::Adapted;
-use super::{StampMode, Timed};
 
 /// The hidden command by which the program starts itself inside a container.
 pub const COMMAND: &str = "__container";
 
 /// The server's port. The server has its own network namespace, so the number is free.
 const PORT: u16 = 7_004;
+/// The mount point of the volume that two containers share.
+const VOLUME: &str = "/shared";
+/// The server's socket on that volume.
+const SOCKET: &str = "/shared/socket";
 /// Timeout for a client to connect to a server that starts at the same time.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Timeout for one attempt.
@@ -50,8 +57,7 @@ const GAVE_UP: i32 = 124;
 /// The task of an end inside a container; passed as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct EndRequest {
-    /// Address of the server; `None` for the server itself.
-    server: Option<Ipv4Addr>,
+    role: EndRole,
     rounds: usize,
     warm_up: usize,
     /// The processor to run on.
@@ -60,21 +66,25 @@ struct EndRequest {
     within: u64,
 }
 
-impl EndRequest {
-    /// Creates a request for the server.
-    fn to_serve(plan: &RoundPlan) -> Self {
-        Self {
-            server: None,
-            rounds: plan.rounds,
-            warm_up: plan.warm_up,
-            cpu: plan.placement.there,
-            within: patience(plan).as_secs(),
-        }
-    }
+/// One end of one kind of connection.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum EndRole {
+    TcpServer,
+    /// The client of the server at this address.
+    TcpClient(Ipv4Addr),
+    UnixServer,
+    UnixClient,
+}
 
-    /// Creates a request for the client of the server at that address.
-    fn to_ask(plan: &RoundPlan, server: Ipv4Addr) -> Self {
-        Self { server: Some(server), cpu: plan.placement.here, ..Self::to_serve(plan) }
+impl EndRequest {
+    /// Creates a request for an end. The servers run on the plan's second processor.
+    fn new(plan: &RoundPlan, role: EndRole) -> Self {
+        let cpu = match role {
+            EndRole::TcpServer | EndRole::UnixServer => plan.placement.there,
+            EndRole::TcpClient(_) | EndRole::UnixClient => plan.placement.here,
+        };
+        let within = patience(plan).as_secs();
+        Self { role, rounds: plan.rounds, warm_up: plan.warm_up, cpu, within }
     }
 
     fn plan(&self) -> RoundPlan<'static> {
@@ -109,10 +119,12 @@ pub fn serve(order: &str) -> io::Result<()> {
 
 fn obey(order: &EndRequest, out: &mut impl Write) -> Result<()> {
     give_up_after(Duration::from_secs(order.within))?;
-    match order.server {
-        None => server(order),
-        Some(address) => answer::write(out, &client(order, address)).during("writing the samples"),
+    if matches!(order.role, EndRole::TcpServer | EndRole::UnixServer) {
+        let mut end = connected(order)?;
+        return harness::answer(&order.plan(), &mut end);
     }
+    let timed = connected(order).and_then(|mut end| harness::time(&order.plan(), &mut end));
+    answer::write(out, &timed).during("writing the samples")
 }
 
 /// Starts a thread that ends this process after `time`. A timer's signal would not work, because
@@ -128,35 +140,42 @@ fn give_up_after(time: Duration) -> Result<()> {
     thread::Builder::new().spawn(wait).map(drop).setting_up("clone of a thread")
 }
 
-fn server(order: &EndRequest) -> Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).during("bind")?;
+/// Pins this process and connects its end to the other one, which is not our child. The connection
+/// is closed when that process ends.
+fn connected(order: &EndRequest) -> Result<Adapted<'static, StreamEnd<1>, 1>> {
     pin::pin_to(order.cpu)?;
-    let (connection, _) = listener.accept().during("accept")?;
-    connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
-    let mut end = to_a_stranger(connection)?;
-    harness::answer(&order.plan(), &mut end)
-}
-
-fn client(order: &EndRequest, server: Ipv4Addr) -> Result<Timed> {
-    pin::pin_to(order.cpu)?;
-    let connection = connect(SocketAddrV4::new(server, PORT)).during("connect to the server")?;
-    connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
-    let mut end = to_a_stranger(connection)?;
-    harness::time(&order.plan(), &mut end)
-}
-
-/// Returns an end of a connection to a process that is not our child. The connection is closed when
-/// that process ends.
-fn to_a_stranger(connection: TcpStream) -> Result<Adapted<'static, StreamEnd<1>, 1>> {
-    let read = connection.into();
+    let read: OwnedFd = match order.role {
+        EndRole::TcpServer => {
+            let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).during("bind")?;
+            without_delay(listener.accept().during("accept")?.0)?.into()
+        }
+        EndRole::TcpClient(server) => {
+            let server = SocketAddrV4::new(server, PORT).into();
+            let connection = repeat(|| TcpStream::connect_timeout(&server, TRY));
+            without_delay(connection.during("connect to the server")?)?.into()
+        }
+        EndRole::UnixServer => {
+            let listener = UnixListener::bind(SOCKET).during("bind")?;
+            listener.accept().during("accept")?.0.into()
+        }
+        EndRole::UnixClient => {
+            repeat(|| UnixStream::connect(SOCKET)).during("connect to the server")?.into()
+        }
+    };
     let write = again(&read)?;
     Ok(Adapted::new(StreamEnd::new(read, write), PeerHandle::Parent))
 }
 
-fn connect(server: SocketAddrV4) -> io::Result<TcpStream> {
+fn without_delay(connection: TcpStream) -> Result<TcpStream> {
+    connection.set_nodelay(true).during("setsockopt(TCP_NODELAY)")?;
+    Ok(connection)
+}
+
+/// Tries to connect to a server that may not have started yet.
+fn repeat<C>(connect: impl Fn() -> io::Result<C>) -> io::Result<C> {
     let began = Instant::now();
     loop {
-        match TcpStream::connect_timeout(&server.into(), TRY) {
+        match connect() {
             Err(error) if began.elapsed() > CONNECT => return Err(error),
             Err(_) => thread::sleep(AGAIN),
             connected => return connected,
