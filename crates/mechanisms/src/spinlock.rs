@@ -105,8 +105,9 @@ struct SpinlockShared {
 // SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for SpinlockShared {}
 
-/// One end.
-pub struct SpinlockEnd<const TTAS: bool> {
+/// One end. Without `EXCLUDES` it tries once to acquire the lock and continues in either case, as
+/// the second program of source 004 does.
+pub struct SpinlockEnd<const TTAS: bool, const EXCLUDES: bool = true> {
     state: Common<SpinlockShared>,
     /// The value of the bit for which this end waits. The end writes the other value.
     awaited: u32,
@@ -115,7 +116,7 @@ pub struct SpinlockEnd<const TTAS: bool> {
     rounds: u64,
 }
 
-impl<const TTAS: bool> PairDriver for SpinlockEnd<TTAS> {
+impl<const TTAS: bool, const EXCLUDES: bool> PairDriver for SpinlockEnd<TTAS, EXCLUDES> {
     type Half = Self;
     type End<const BYTES: usize> = Self;
 
@@ -135,10 +136,15 @@ impl<const TTAS: bool> PairDriver for SpinlockEnd<TTAS> {
     }
 }
 
-impl<const TTAS: bool> SpinlockEnd<TTAS> {
+impl<const TTAS: bool, const EXCLUDES: bool> SpinlockEnd<TTAS, EXCLUDES> {
     #[inline(always)]
     fn lock(&self, peers: &[PeerHandle<'_>]) -> Result<()> {
         let lock = &self.state.lock;
+        if !EXCLUDES {
+            // The condition is the whole attempt; its result is ignored.
+            let _ = lock.load(Ordering::Relaxed) == 0 && lock.swap(1, Ordering::Acquire) == 0;
+            return Ok(());
+        }
         // SYNC spinlock: pairs with `unlock`.
         if !TTAS {
             return spin_until(peers, false, || lock.swap(1, Ordering::Acquire) == 0);
@@ -157,7 +163,7 @@ impl<const TTAS: bool> SpinlockEnd<TTAS> {
     }
 }
 
-impl<const TTAS: bool> Outlet for SpinlockEnd<TTAS> {
+impl<const TTAS: bool, const EXCLUDES: bool> Outlet for SpinlockEnd<TTAS, EXCLUDES> {
     #[inline(always)]
     fn send(&mut self, message: &[u8], _: &[PeerHandle<'_>]) -> Result<(), TransferError> {
         self.state.slot.write(message);
@@ -167,7 +173,7 @@ impl<const TTAS: bool> Outlet for SpinlockEnd<TTAS> {
     }
 }
 
-impl<const TTAS: bool> Inlet for SpinlockEnd<TTAS> {
+impl<const TTAS: bool, const EXCLUDES: bool> Inlet for SpinlockEnd<TTAS, EXCLUDES> {
     #[inline(always)]
     fn receive<R>(
         &mut self,
@@ -189,7 +195,7 @@ impl<const TTAS: bool> Inlet for SpinlockEnd<TTAS> {
     }
 }
 
-impl<const TTAS: bool> TwoWay for SpinlockEnd<TTAS> {
+impl<const TTAS: bool, const EXCLUDES: bool> TwoWay for SpinlockEnd<TTAS, EXCLUDES> {
     fn early(&self) -> Option<Early> {
         Some(Early { skipped: self.tries - self.rounds, rounds: self.rounds })
     }

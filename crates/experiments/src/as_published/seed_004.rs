@@ -2,8 +2,11 @@
 //! shown in its table.
 //!
 //! The program times consecutive rounds, halves the times, drops samples beyond 1.5 interquartile
-//! ranges, and computes the naive 95 % interval. The measurement itself is that of `round-trip`; a
-//! line below the table comments on the statistics.
+//! ranges, and computes the naive 95 % interval. The measurement itself is that of `round-trip`.
+//! The notes below the table state what the source's programs, in the repository that its text
+//! names, do otherwise; [`rows`] judges each row.
+
+mod rows;
 
 use std::io::Write;
 
@@ -11,11 +14,11 @@ use tontine_bench::machine::topology::Topology;
 use tontine_bench::stats::interval::Interval;
 use tontine_bench::stats::naive;
 use tontine_bench::stats::outliers::trimmed;
-use tontine_bench::task::Params;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
-use crate::published::published;
+use super::verdict;
 use crate::round_trip::{self, StampMode};
+use rows::{IGNORING, MeasuredRow, NOTES, ROWS, SourceRow};
 
 /// Number of rounds that the source timed, and of its warm-up rounds.
 const ROUNDS: (usize, usize) = (1_000_000, 10_000);
@@ -23,16 +26,6 @@ const ROUNDS: (usize, usize) = (1_000_000, 10_000);
 const QUICK: (usize, usize) = (20_000, 2_000);
 /// Number of rows of a histogram, and the width of its longest bar in characters.
 const HISTOGRAM: (usize, usize) = (8, 40);
-
-/// Rows of the source's table: the source's name, and our variant.
-const ROWS: [(&str, &str); 6] = [
-    ("Spinlock", "spinlock-tas"),
-    ("Better spinlock", "spinlock-ttas"),
-    ("Semaphore", "semaphore"),
-    ("ZMQ inproc", "zmq-inproc"),
-    ("ZMQ ipc", "zmq-ipc"),
-    ("Docker containers", "container-unix"),
-];
 
 /// Runs the source's experiment and writes its table to `out`. If `quick`, shortens the run and
 /// says so.
@@ -43,36 +36,38 @@ const ROWS: [(&str, &str); 6] = [
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let (rounds, warm_up) = if quick { QUICK } else { ROUNDS };
     let reduced =
-        if quick { format!(" Reduced from {} for a quick run.", ROUNDS.0) } else { String::new() };
+        if quick { format!("\nReduced from {} for a quick run.", ROUNDS.0) } else { String::new() };
     say(
         out,
         format_args!(
-            "Minimal latency of IPC mechanisms, one way, ns; {rounds} rounds each after {warm_up} \
-             warm-up rounds.{reduced}\n\n{:>12} {:>12} {:>12}   {:<18} published (Apple M2)",
-            "lower bound", "mean", "upper bound", "mechanism"
+            "Minimal latency of IPC mechanisms, one way, ns; {rounds} rounds each after {warm_up}\n\
+             warm-up rounds.{reduced}\n\n{:>10} {:>10} {:>10}  {:21} published (Apple M2)",
+            "lower", "mean", "upper", "mechanism"
         ),
     )?;
-    let mut below = Vec::new();
-    for (name, variant) in ROWS {
-        let published = published_row(variant);
-        match measure(variant, rounds, warm_up) {
-            Ok(measured) => {
-                let Interval { low, estimate, high, .. } = naive::interval(&measured.kept);
-                say(
-                    out,
-                    format_args!(
-                        "{low:>12.2} {estimate:>12.2} {high:>12.2}   {name:<18} {published}"
-                    ),
-                )?;
-                below.push((name, measured));
+    let mut measured = Vec::new();
+    for row in &ROWS {
+        let SourceRow { name, variant, notes, .. } = *row;
+        let name = format!("{name} {notes}");
+        let [low, mean, high] = row.published();
+        let published = format!("{low:.2} {mean:.2} {high:.2}");
+        let found = measure(variant, rounds, warm_up);
+        match &found {
+            Ok(found) => {
+                let Interval { low, estimate, high, .. } = found.interval;
+                let ours = format!("{low:>10.2} {estimate:>10.2} {high:>10.2}");
+                say(out, format_args!("{ours}  {name:21} {published}"))?;
             }
-            Err(trouble) => {
-                say(out, format_args!("{:>38}   {name:<18} {published}", "–"))?;
-                say(out, format_args!("{:>38}   {trouble}", ""))?;
-            }
+            // The verdict gives the reason.
+            Err(_) => say(out, format_args!("{:>32}  {name:21} {published}", "not measured"))?,
         }
+        measured.push(found);
     }
-    for (name, MeasuredRow { samples, kept, skipped }) in &below {
+    say(out, format_args!("\n{NOTES}"))?;
+    for (row, found) in ROWS.iter().zip(&measured) {
+        let (name, Ok(MeasuredRow { samples, kept, skipped, .. })) = (row.name, found) else {
+            continue;
+        };
         let left = samples - kept.len();
         say(out, format_args!("\n{name}: {left} of {samples} samples trimmed"))?;
         if let Some(share) = skipped {
@@ -83,38 +78,18 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         }
         histogram(out, kept)?;
     }
-    say(
-        out,
-        format_args!(
-            "\nToday: the naive interval (±0.08 ns on 113 ns in the source) does not contain the \
-             next run's result, because consecutive samples are not independent; compare whole \
-             invocations instead."
-        ),
-    )
-}
-
-/// Returns the published lower bound, mean and upper bound in ns, as text.
-fn published_row(variant: &str) -> String {
-    let found = published("round-trip", variant, "one_way", &Params::new());
-    let figures = found.iter().flat_map(|row| [row.low, Some(row.value), row.high]).flatten();
-    figures.map(|ns| format!("{ns:.2}")).collect::<Vec<_>>().join(" – ")
-}
-
-/// One mechanism's row.
-struct MeasuredRow {
-    /// Number of samples of the one-way latency, one per round.
-    samples: usize,
-    /// The samples within 1.5 interquartile ranges of the quartiles, in ns, in ascending order.
-    kept: Vec<f64>,
-    /// Number of skipped rounds per completed round, if the mechanism counts them.
-    skipped: Option<f64>,
+    let again = measure(ROWS[0].variant, rounds, warm_up);
+    verdict::print(out, &rows::verdicts(&measured, &again))
 }
 
 fn measure(variant: &str, rounds: usize, warm_up: usize) -> Result<MeasuredRow> {
     let placement = Topology::of_this_machine()
         .placement("cross-core")
         .ok_or_else(|| MeasureError::skip("needs two processors; this process may use one"))?;
-    let observed = round_trip::measure(variant, rounds, warm_up, placement, StampMode::EveryRound)?;
+    let observed = match variant {
+        IGNORING => round_trip::without_exclusion(rounds, warm_up, placement)?,
+        _ => round_trip::measure(variant, rounds, warm_up, placement, StampMode::EveryRound)?,
+    };
     let find = |metric: &str| observed.series.iter().find(|series| series.metric == metric);
     let samples = &find("one_way")
         .ok_or_else(|| MeasureError::fail("round-trip yielded no series one_way"))?
@@ -122,7 +97,8 @@ fn measure(variant: &str, rounds: usize, warm_up: usize) -> Result<MeasuredRow> 
     let kept = trimmed(samples)
         .ok_or_else(|| MeasureError::fail("round-trip yielded no finite samples of one_way"))?;
     let skipped = find("skipped").and_then(|series| series.samples.first().copied());
-    Ok(MeasuredRow { samples: samples.len(), kept, skipped })
+    let interval = naive::interval(&kept);
+    Ok(MeasuredRow { samples: samples.len(), kept, interval, skipped })
 }
 
 fn histogram(out: &mut dyn Write, sorted: &[f64]) -> Result<()> {
@@ -152,14 +128,6 @@ fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_row_prints_its_published_figures() {
-        for (name, variant) in ROWS {
-            assert_eq!(published_row(variant).split(" – ").count(), 3, "{name}");
-        }
-        assert_eq!(published_row("spinlock-ttas"), "88.16 – 88.20 – 88.24");
-    }
 
     #[test]
     fn histogram_counts_every_sample() {

@@ -24,8 +24,10 @@ use tontine_host::clock::offset::Band;
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::shared::SharedMapping;
 use tontine_mechanisms::about::Asked;
+use tontine_mechanisms::driver::PairUser;
 use tontine_mechanisms::end::Early;
 use tontine_mechanisms::registry;
+use tontine_mechanisms::spinlock::SpinlockEnd;
 
 use crate::mechanisms::{self, spins};
 use crate::placement_of;
@@ -246,6 +248,25 @@ fn skipped(early: Early) -> Series {
     let share = early.skipped as f64 / early.rounds as f64;
     let series = Series::ns("skipped", vec![share]).in_unit("rounds/round").by_mean();
     series.batched(early.rounds as usize)
+}
+
+/// Measures the second spinlock of source 004 between two threads, as the source's program uses it:
+/// a thread that does not get the lock enters nevertheless.
+///
+/// # Errors
+/// Returns the errors of [`measure`].
+pub(crate) fn without_exclusion(
+    rounds: usize,
+    warm_up: usize,
+    placement: Placement,
+) -> Result<Observed> {
+    let (stamps, clock) = (StampMode::EveryRound, Clock::calibrated());
+    let plan = RoundPlan { rounds, warm_up, stamps, placement, clock, paced: None };
+    let (timed, early) = Trip(&plan).threads::<SpinlockEnd<true, false>, 1>()?;
+    let mut observed = Observed::default();
+    observed.series.push(Series::ns("one_way", timed.one_way));
+    observed.series.extend(early.map(skipped));
+    Ok(observed)
 }
 
 /// Times a mailbox without idle senders, then one with `idle` idle senders at each end.
