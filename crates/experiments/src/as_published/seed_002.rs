@@ -1,16 +1,25 @@
-//! Source 002 as published: ten million loops of each check, and the source's table.
+//! Source 002 as published: ten million loops of each check, in a hundred batches, and the source's
+//! table.
 //!
-//! The loops are those of [`crate::liveness_check::timing`]: a counter and the check. The published
-//! figures come from a ThinkPad X220, Intel i5-2520M, Linux 4.19.12.
+//! Each check is timed twice: in the source's loop, which increments a counter and calls a function
+//! that carries out the check, and in place, in the loop of [`crate::liveness_check::timing`]. The
+//! source does not publish its queue; [`queues`] checks before each message in three queues of
+//! ours. The published figures come from a ThinkPad X220, Intel i5-2520M, Linux 4.19.12.
 
+mod queues;
+
+use std::collections::BTreeMap;
 use std::io::Write;
 
+use tontine_bench::stats::order;
 use tontine_host::clock::Clock;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
-use crate::liveness_check::check::{CompareExchange, means_of};
+use super::verdict::{self, Claim, Verdict};
+use crate::liveness_check::check::{Check, CompareExchange, means_of};
 use crate::liveness_check::monitored::{Home, Means, Monitored};
-use crate::liveness_check::timing::repeat;
+use crate::liveness_check::timing::{align, counted, repeat};
+use crate::liveness_check::tried::{ProcessEvent, try_one};
 use crate::with_check;
 
 /// Number of loops in the source.
@@ -19,18 +28,76 @@ const LOOPS: u64 = 10_000_000;
 /// Number of loops in a quick run.
 const QUICK_LOOPS: u64 = 200_000;
 
-/// A row of the table: its name in the source, our variant, the published ratio and seconds, and an
-/// explanation.
-struct PublishedRow(&'static str, &'static str, f64, f64, &'static str);
+/// Number of batches of the loops.
+const BATCHES: u64 = 100;
+
+/// A row of the table.
+struct PublishedRow {
+    /// The name in the source.
+    name: &'static str,
+    /// Our variant.
+    variant: &'static str,
+    /// The source's line, and its ratio to the empty loop.
+    claim: Claim,
+    ratio: f64,
+    seconds: f64,
+    explanation: &'static str,
+}
 
 const ROWS: [PublishedRow; 6] = [
-    PublishedRow("dummy", "dummy", 1.0, 0.04, "Nothing but the loop"),
-    PublishedRow("load", "load", 1.0, 0.04, "One load from memory"),
-    PublishedRow("mutex", "mutex-trylock", 3.5, 0.14, "pthread_mutex_trylock()"),
-    PublishedRow("epoll", "epoll-empty", 32.0, 1.28, "epoll_wait() on a set without descriptors"),
-    PublishedRow("kill", "kill-0", 44.5, 1.78, "kill(pid, 0)"),
-    PublishedRow("procfs", "procfs-faccessat", 204.8, 8.19, "faccessat() in /proc/pid"),
+    row("dummy", "dummy", 183, "the empty loop takes 0.04 s", 1.0, 0.04, "only the loop"),
+    row("load", "load", 184, "a load takes the time of the empty loop", 1.0, 0.04, "one load"),
+    row(
+        "mutex",
+        "mutex-trylock",
+        185,
+        "trylock takes 3.5 times the empty loop",
+        3.5,
+        0.14,
+        "pthread_mutex_trylock",
+    ),
+    row(
+        "epoll",
+        "epoll-empty",
+        186,
+        "epoll on an empty set takes 32 times the empty loop",
+        32.0,
+        1.28,
+        "epoll_wait, empty set",
+    ),
+    row("kill", "kill-0", 187, "kill takes 44.5 times the empty loop", 44.5, 1.78, "kill(pid, 0)"),
+    row(
+        "procfs",
+        "procfs-faccessat",
+        188,
+        "faccessat takes 204.8 times the empty loop",
+        204.8,
+        8.19,
+        "faccessat in /proc",
+    ),
 ];
+
+const fn row(
+    name: &'static str,
+    variant: &'static str,
+    line: u32,
+    text: &'static str,
+    ratio: f64,
+    seconds: f64,
+    explanation: &'static str,
+) -> PublishedRow {
+    PublishedRow { name, variant, claim: Claim { line, text }, ratio, seconds, explanation }
+}
+
+/// A check that the source describes without a figure: our variant and the name in the output.
+const UNPUBLISHED: [(&str, &str); 2] = [("poll-socket", "poll"), ("futex-word", "word")];
+
+/// Nanoseconds per loop of a check.
+#[derive(Clone, Copy)]
+struct LoopTime {
+    called: f64,
+    in_place: f64,
+}
 
 /// Runs the source's benchmark and writes its table, with the published values next to ours.
 ///
@@ -40,80 +107,276 @@ const ROWS: [PublishedRow; 6] = [
 pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let loops = if quick { QUICK_LOOPS } else { LOOPS };
     let clock = Clock::calibrated();
-    if quick {
-        writeln!(out, "{QUICK_LOOPS} loops each; times are scaled to {LOOPS}.").during("write")?;
-    } else {
-        writeln!(out, "{LOOPS} loops each.").during("write")?;
-    }
-    writeln!(
+    let scaled = if quick { format!("; times are scaled to {LOOPS}") } else { String::new() };
+    say(
         out,
-        "Published: ThinkPad X220, Intel i5-2520M, Linux 4.19.12.\n\n\
-         {:8} {:>10} {:>10} {:>10} {:>10}  Explanation\n{:8} {:>10} {:>10} {:>10} {:>10}",
-        "", "Normalised", "published", "Time", "published", "", "", "", "s", "s"
-    )
-    .during("write")?;
-    let (mut dummy, mut mutex) = (None, None);
-    for PublishedRow(name, variant, published_ratio, published_s, explanation) in ROWS {
-        match seconds(variant, loops, &clock) {
-            Ok(time_s) => {
-                let base = *dummy.get_or_insert(time_s);
-                if variant == "mutex-trylock" {
-                    mutex = Some(time_s);
-                }
-                let ratio = time_s / base;
-                writeln!(
+        format_args!(
+            "{loops} loops each{scaled}. Each calls a function,\n\
+             as in the source; \"in place\" is the check compiled into the loop, as in\n\
+             `tontine measure`. Published: ThinkPad X220, Intel i5-2520M, Linux 4.19.12.\n\n\
+             {:7} {:>8} {:>9} {:>8} {:>9} {:>9}\n\
+             {:7} {:>8} {:>9} {:>8} {:>9} {:>9}  Explanation",
+            "",
+            "Normal-",
+            "",
+            "Time",
+            "",
+            "in place",
+            "",
+            "ised",
+            "published",
+            "s",
+            "published",
+            "ns"
+        ),
+    )?;
+    let mut times = BTreeMap::new();
+    for PublishedRow { name, variant, ratio, seconds, explanation, .. } in ROWS {
+        match loop_time(variant, loops, &clock) {
+            Ok(time) => {
+                times.insert(variant, time);
+                let base = times.get("dummy").unwrap_or(&time).called;
+                let (ours, s) = (time.called / base, time.called * LOOPS as f64 / 1e9);
+                say(
                     out,
-                    "{name:8} {ratio:>10.1} {published_ratio:>10.1} {time_s:>10.4} \
-                     {published_s:>10.2}  {explanation}"
-                )
-                .during("write")?;
+                    format_args!(
+                        "{name:7} {ours:>8.1} {ratio:>9.1} {s:>8.4} {seconds:>9.2} {:>9.2}  \
+                         {explanation}",
+                        time.in_place
+                    ),
+                )?;
             }
-            Err(trouble) => writeln!(out, "{name:8} {trouble}").during("write")?,
+            Err(trouble) => say(out, format_args!("{name:7} {trouble}"))?,
         }
     }
-    let share = match (compare_exchange_seconds(loops, &clock), mutex) {
-        (Ok(bare), Some(mutex)) => {
-            format!(
-                "a bare lock cmpxchg takes {:.0} % of trylock's time here",
-                bare / mutex * 100.0
-            )
+    let more =
+        UNPUBLISHED.map(|(variant, name)| (variant, name, loop_time(variant, loops, &clock)));
+    let bare = ("lock-cmpxchg", "cmpxchg", compare_exchange(loops, &clock));
+    for (variant, name, time) in more.into_iter().chain([bare]) {
+        match time {
+            Ok(time) => {
+                times.insert(variant, time);
+                let (called, in_place) = (time.called, time.in_place);
+                say(
+                    out,
+                    format_args!("{name:7} {called:.1} ns per loop, in place {in_place:.2} ns"),
+                )?;
+            }
+            Err(trouble) => say(out, format_args!("{name:7} {trouble}"))?,
         }
-        (Err(trouble), _) => trouble.to_string(),
-        (_, None) => "trylock could not be timed".to_owned(),
-    };
-    writeln!(
-        out,
-        "\nToday: dummy and load, below a nanosecond per loop, measure the loop and not the \
-         check; {share}."
-    )
-    .during("write")
+    }
+    let queue = queues::compare(quick, times.get("kill-0").map(|kill| kill.called), out)?;
+    verdict::print(out, &verdicts(&times, queue))
 }
 
-/// Returns the seconds for [`LOOPS`] loops with the check of `variant`, extrapolated from `loops`
-/// loops.
-fn seconds(variant: &str, loops: u64, clock: &Clock) -> Result<f64> {
+/// Returns the verdicts on all claims, in the order of the source's lines.
+fn verdicts(times: &BTreeMap<&str, LoopTime>, queue: Verdict) -> Vec<(Claim, Verdict)> {
+    let mut all = vec![
+        (Claim { line: 21, text: "kill(pid, 0) in each send halves a queue's throughput" }, queue),
+        tried(
+            Claim { line: 22, text: "kill is racy: it takes a reused process id for the process" },
+            "kill-0",
+            &[(ProcessEvent::ReusedPid, "alive")],
+        ),
+        tried(
+            Claim { line: 30, text: "a descriptor of /proc/pid is not fooled by a reused id" },
+            "procfs-faccessat",
+            &[(ProcessEvent::Killed, "dead"), (ProcessEvent::ReusedPid, "dead")],
+        ),
+        ratio(
+            Claim { line: 38, text: "faccessat is about 5 times slower than kill" },
+            times,
+            ["procfs-faccessat", "kill-0"],
+            4.0..6.0,
+        ),
+        ratio(
+            Claim { line: 58, text: "poll per message is not much better than kill" },
+            times,
+            ["poll-socket", "kill-0"],
+            0.67..f64::INFINITY,
+        ),
+        ratio(
+            Claim { line: 61, text: "epoll on an empty set is only slightly faster than kill" },
+            times,
+            ["epoll-empty", "kill-0"],
+            0.6..1.0,
+        ),
+        tried(
+            Claim { line: 71, text: "trylock tells a living owner from a dead one" },
+            "mutex-trylock",
+            &[(ProcessEvent::Killed, "dead"), (ProcessEvent::Exit, "dead")],
+        ),
+        ratio(
+            Claim { line: 76, text: "trylock is a lot faster than every system call" },
+            times,
+            ["mutex-trylock", "epoll-empty"],
+            0.0..0.34,
+        ),
+        ratio(
+            Claim { line: 76, text: "trylock is a lot slower than a load" },
+            times,
+            ["mutex-trylock", "load"],
+            2.0..f64::INFINITY,
+        ),
+        most_of_trylock(times),
+        tried(
+            Claim { line: 129, text: "the list of a bare clone() thread works" },
+            "own-robust-list",
+            &[(ProcessEvent::Killed, "dead"), (ProcessEvent::Exit, "dead")],
+        ),
+        tried(
+            Claim { line: 167, text: "one load of the lock word tells whether the process lives" },
+            "futex-word",
+            &[(ProcessEvent::Killed, "dead"), (ProcessEvent::Exit, "dead")],
+        ),
+        ratio(
+            Claim { line: 176, text: "that check is essentially free" },
+            times,
+            ["futex-word", "dummy"],
+            0.0..1.25,
+        ),
+    ];
+    all.extend(ROWS.iter().map(|row| (row.claim, normalised(row, times))));
+    all
+}
+
+/// Compares a row's ratio to the empty loop with the published one.
+fn normalised(row: &PublishedRow, times: &BTreeMap<&str, LoopTime>) -> Verdict {
+    let (Some(time), Some(dummy)) = (times.get(row.variant), times.get("dummy")) else {
+        return Verdict::NotComparable("the check could not be timed".into());
+    };
+    let ns = row.seconds * 1e9 / LOOPS as f64;
+    let alike = |ratio: f64| (0.75..1.33).contains(&ratio);
+    if row.variant == "dummy" {
+        let text = format!("{:.3} s here", dummy.called * LOOPS as f64 / 1e9);
+        return match alike(dummy.called / ns) {
+            true => Verdict::Reproduced(text),
+            false => Verdict::NotComparable(format!(
+                "it depends on the processor and the compiler: {text}"
+            )),
+        };
+    }
+    let ours = time.called / dummy.called;
+    if alike(ours / row.ratio) {
+        return Verdict::Reproduced(format!("{ours:.1} times"));
+    }
+    Verdict::NotReproduced(format!(
+        "here it is {ours:.1} times: the loop takes {:.1} ns instead of {:.1}, this row {:.1} ns \
+         instead of {ns:.0}",
+        dummy.called,
+        ROWS[0].seconds * 1e9 / LOOPS as f64,
+        time.called
+    ))
+}
+
+/// Compares the ratio of two checks, as called, with the range that the claim names.
+fn ratio(
+    claim: Claim,
+    times: &BTreeMap<&str, LoopTime>,
+    [above, below]: [&str; 2],
+    range: std::ops::Range<f64>,
+) -> (Claim, Verdict) {
+    let (Some(one), Some(other)) = (times.get(above), times.get(below)) else {
+        return (claim, Verdict::NotComparable("a check could not be timed".into()));
+    };
+    let ratio = one.called / other.called;
+    let text = format!(
+        "{above} takes {:.1} ns, {below} {:.1} ns: {ratio:.2} times",
+        one.called, other.called
+    );
+    let holds = range.contains(&ratio);
+    (claim, if holds { Verdict::Reproduced(text) } else { Verdict::NotReproduced(text) })
+}
+
+/// Compares a bare `lock cmpxchg` with trylock, both without the loop and the call.
+fn most_of_trylock(times: &BTreeMap<&str, LoopTime>) -> (Claim, Verdict) {
+    let claim = Claim { line: 78, text: "lock cmpxchg takes most of trylock's time" };
+    let net = |variant| Some(times.get(variant)?.in_place - times.get("dummy")?.in_place);
+    let (Some(bare), Some(whole)) = (net("lock-cmpxchg"), net("mutex-trylock")) else {
+        return (claim, Verdict::NotComparable("a check could not be timed".into()));
+    };
+    let text = format!("{bare:.1} of {whole:.1} ns, {:.0} %", bare / whole * 100.0);
+    let most = bare > whole / 2.0;
+    (claim, if most { Verdict::Reproduced(text) } else { Verdict::NotReproduced(text) })
+}
+
+/// Causes events in fresh processes and compares the check's answers with those that the claim
+/// names.
+fn tried(claim: Claim, variant: &str, events: &[(ProcessEvent, &str)]) -> (Claim, Verdict) {
+    let mut seen = Vec::new();
+    let mut as_claimed = true;
+    for &(event, expected) in events {
+        let says = try_one(variant, event).says;
+        if says.starts_with("skipped") || says.starts_with("n/a") {
+            return (claim, Verdict::NotComparable(format!("{}: {says}", event.name())));
+        }
+        as_claimed &= says == expected;
+        seen.push(format!("{}: {says}", event.name()));
+    }
+    let text = format!("{variant} reports, after {}", seen.join(", "));
+    (claim, if as_claimed { Verdict::Reproduced(text) } else { Verdict::NotReproduced(text) })
+}
+
+/// Times the loops of a variant.
+fn loop_time(variant: &str, loops: u64, clock: &Clock) -> Result<LoopTime> {
     let means = means_of(variant)
         .ok_or_else(|| MeasureError::fail(format!("no such variant: {variant}")))?;
     let monitored = Monitored::start(means, Home::Here)?;
-    with_check!(variant, &monitored, |check| timed(clock, loops, |loops| { repeat(&check, loops) }))
+    with_check!(variant, &monitored, |check| both(&check, loops, clock))
 }
 
-fn compare_exchange_seconds(loops: u64, clock: &Clock) -> Result<f64> {
+fn compare_exchange(loops: u64, clock: &Clock) -> Result<LoopTime> {
     let monitored = Monitored::start(Means::Mutex, Home::Here)?;
-    let check = CompareExchange::new(monitored.page().lock_word());
-    timed(clock, loops, |loops| repeat(&check, loops))
+    both(&CompareExchange::new(monitored.page().lock_word()), loops, clock)
 }
 
-fn timed(clock: &Clock, loops: u64, run: impl Fn(u64) -> u64) -> Result<f64> {
-    run(loops / 100);
-    let from = clock.start();
-    let made = run(loops);
-    let ns = clock.ns_between(from, clock.stop());
-    if made == loops {
-        Ok(ns / 1e9 * (LOOPS as f64 / loops as f64))
-    } else {
-        Err(MeasureError::fail(format!("check {made} did not report a living process as alive")))
+fn both(check: &impl Check, loops: u64, clock: &Clock) -> Result<LoopTime> {
+    Ok(LoopTime {
+        called: timed(clock, loops, |loops| call_repeatedly(check, loops))?,
+        // Not the source's figure, so fewer loops suffice.
+        in_place: timed(clock, loops / 10, |loops| repeat(check, loops))?,
+    })
+}
+
+/// The source's loop: increments a counter and calls a function that carries out the check. The
+/// call is by address, so that the compiler cannot inline it.
+#[inline(never)]
+fn call_repeatedly<C: Check>(check: &C, loops: u64) -> u64 {
+    let action = std::hint::black_box(carry_out::<C> as fn(&C) -> bool);
+    let (mut made, mut loops) = (0, loops);
+    align(&mut made, &mut loops);
+    while made < loops && action(check) {
+        made = counted(made + 1);
     }
+    made
+}
+
+#[inline(never)]
+fn carry_out<C: Check>(check: &C) -> bool {
+    check.look() == Ok(true)
+}
+
+/// Returns the nanoseconds per loop: the median of batches, because a process that waits for a
+/// processor in one of them would otherwise count as slow.
+fn timed(clock: &Clock, loops: u64, run: impl Fn(u64) -> u64) -> Result<f64> {
+    let batch = (loops / BATCHES).max(1);
+    run(batch);
+    let mut each = Vec::new();
+    for _ in 0..BATCHES {
+        let from = clock.start();
+        let made = run(batch);
+        each.push(clock.ns_between(from, clock.stop()) / batch as f64);
+        if made != batch {
+            return Err(MeasureError::fail(format!(
+                "check {made} did not report a living process as alive"
+            )));
+        }
+    }
+    Ok(order::median(&each).unwrap_or(f64::NAN))
+}
+
+fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
+    writeln!(out, "{line}").during("writing the table")
 }
 
 #[cfg(test)]
@@ -126,10 +389,32 @@ mod tests {
         reproduce(true, &mut out).expect("table");
         let text = String::from_utf8(out).expect("text");
         for row in ROWS {
-            assert!(text.lines().any(|line| line.starts_with(row.0)), "{}: {text}", row.0);
+            assert!(text.lines().any(|line| line.starts_with(row.name)), "{}: {text}", row.name);
         }
         assert!(text.contains("200000 loops each; times are scaled to 10000000"), "{text}");
-        assert!(text.contains("lock cmpxchg"), "{text}");
-        eprintln!("{text}");
+        for part in ["cmpxchg", "mailbox", "Verdicts on the source's claims"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn called_loop_stops_at_first_failure() {
+        use crate::liveness_check::check::MarkedWord;
+        use std::sync::atomic::AtomicU32;
+        assert_eq!(call_repeatedly(&MarkedWord(&AtomicU32::new(5)), 1_000), 1_000);
+        assert_eq!(call_repeatedly(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
+    }
+
+    #[test]
+    fn ratio_outside_its_range_is_not_reproduced() {
+        let time = |called| LoopTime { called, in_place: called };
+        let times = BTreeMap::from([("kill-0", time(100.0)), ("procfs-faccessat", time(210.0))]);
+        let claim = Claim { line: 38, text: "" };
+        let of = |range| ratio(claim, &times, ["procfs-faccessat", "kill-0"], range).1;
+        assert!(matches!(of(4.0..6.0), Verdict::NotReproduced(_)));
+        assert!(matches!(of(2.0..6.0), Verdict::Reproduced(text) if text.contains("2.10 times")));
+        let missing = ratio(claim, &times, ["load", "kill-0"], 0.0..1.0).1;
+        assert!(matches!(missing, Verdict::NotComparable(_)));
     }
 }

@@ -22,7 +22,7 @@ use tontine_bench::suite::{Experiment, Variant};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::error::{MeasureError, Result};
-use tontine_host::os::pin;
+use tontine_host::os::pin::{self, Pinned};
 use tontine_host::os::shared::SharedMapping;
 
 use super::liveness_check::check::{Check, NoCheck, means_of};
@@ -109,9 +109,7 @@ impl Experiment for QueueWithCheck {
         let placement = topology
             .placement(name)
             .filter(|placement| placement.here != placement.there)
-            .ok_or_else(|| {
-                MeasureError::skip("needs two processors: sender and receiver both spin")
-            })?;
+            .ok_or_else(spins)?;
         let plan = BatchPlan::of(task.size, &task.variant);
         let (with, without) = measure(&task.variant, placement, plan)?;
         let mut seen = Observed::default();
@@ -125,6 +123,25 @@ impl Experiment for QueueWithCheck {
         seen.series.push(series.batched(plan.messages as usize));
         Ok(seen)
     }
+}
+
+/// Returns the messages per second of the plain ring's fastest batch without a check and with
+/// `kill(pid, 0)` before each message.
+///
+/// # Errors
+/// Returns the errors of [`Experiment::run`].
+pub(crate) fn beside_kill(size: Size) -> Result<[f64; 2]> {
+    let topology = Topology::of_this_machine();
+    let mut places = topology.placements().iter().filter(|place| place.here != place.there);
+    let placement = *places.next().ok_or_else(spins)?;
+    // Restores the affinity that `measure` changes, because this process measures more.
+    let _pinned = Pinned::to(placement.here)?;
+    let (with, without) = measure("kill-0", placement, BatchPlan::of(size, "kill-0"))?;
+    Ok([without, with].map(|rates| rates.into_iter().fold(0.0, f64::max)))
+}
+
+fn spins() -> MeasureError {
+    MeasureError::skip("needs two processors: sender and receiver both spin")
 }
 
 /// Returns the messages per second of each batch with the check, and of each batch without it.

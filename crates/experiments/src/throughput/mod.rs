@@ -11,6 +11,7 @@
 //!
 //! `round-trip` times a single message; `survival` counts the messages that a death loses.
 
+mod checked;
 mod copy;
 mod explained;
 mod harness;
@@ -32,9 +33,11 @@ use tontine_host::clock::Clock;
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
 use tontine_mechanisms::about::Asked;
+use tontine_mechanisms::driver::Driver;
 use tontine_mechanisms::registry;
 
 use crate::mechanisms::{self, spins};
+use checked::CheckedFlow;
 use opened::Flow;
 
 /// Message sizes in bytes.
@@ -153,6 +156,31 @@ fn measure(variant: &str, bytes: usize, senders: usize, budget: Duration) -> Res
     }
     notes.extend(note);
     Ok(Observed { series: series(batches, bytes), notes, ..Observed::default() })
+}
+
+/// Streams messages of `bytes` bytes from one process by the mechanism of `D`. Returns the
+/// nanoseconds per message without a check and with `kill(pid, 0)` before each message, of `pairs`
+/// streams each, in turn.
+///
+/// # Errors
+/// Returns the errors of [`Experiment::run`].
+pub(crate) fn beside_kill<D: Driver>(
+    bytes: usize,
+    budget: Duration,
+    pairs: usize,
+) -> Result<[Vec<f64>; 2]> {
+    let plan = StreamPlan::new(bytes, 1, budget, &pin::allowed()?, Clock::calibrated());
+    let lacks = || MeasureError::fail(format!("{} has no stream", D::MECHANISM.name));
+    let each =
+        |batches: Batches| batches.message_ns.iter().sum::<f64>() / batches.message_ns.len() as f64;
+    let [mut bare, mut checked] = [Vec::new(), Vec::new()];
+    for _ in 0..pairs {
+        let (batches, _) = D::streams(plan.traffic(), Flow(&plan)).ok_or_else(lacks)??;
+        bare.push(each(batches));
+        let batches = D::streams(plan.traffic(), CheckedFlow(&plan)).ok_or_else(lacks)??;
+        checked.push(each(batches));
+    }
+    Ok([bare, checked])
 }
 
 /// Returns the time per message, and the same figure as two rates. If a queue fills and drains in

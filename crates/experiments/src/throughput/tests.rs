@@ -43,6 +43,14 @@ fn every_variant_streams_every_listed_size_and_sender_count() {
     }
 }
 
+#[test]
+fn checked_stream_delivers_messages() {
+    let streams = beside_kill::<tontine_mechanisms::mailbox::MailboxMechanism>(64, BUDGET, 2);
+    for each in streams.expect("the mailbox streams between processes") {
+        assert!(each.len() == 2 && each.iter().all(|&ns| ns > 0.0), "{each:?}");
+    }
+}
+
 /// The median of these batches is a microsecond per message, but half of the time was spent in one
 /// batch.
 #[test]
