@@ -36,16 +36,18 @@ pub struct LostSignals;
 
 /// A value of the parameter `sending`.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
-const IN_BURSTS: &str = "burst";
+pub(crate) const IN_BURSTS: &str = "burst";
 /// A value of the parameter `window`, the time between the loop's check and its wait.
 pub(crate) const AS_IT_IS: &str = "as it is";
 const WIDENED: &str = "1 µs";
 /// A window that is longer than a signal takes to reach another processor, even on virtual
 /// machines.
-const WIDE: &str = "10 µs";
+pub(crate) const WIDE: &str = "10 µs";
 
 /// Value of the parameter `signal` for a signal that queues, unlike SIGUSR1.
 const REALTIME: &str = "SIGRTMIN";
+/// Value of the parameter `signal` for the two signals of the source's programs, in turn.
+pub(crate) const AS_PUBLISHED: &str = "SIGUSR1 and SIGQUIT";
 
 impl Experiment for LostSignals {
     fn name(&self) -> &'static str {
@@ -149,12 +151,14 @@ fn measure(variant: &str, params: &Params, signals: usize) -> Result<Observed> {
             WIDE => 10_000.0,
             other => return Err(unknown("window", other)),
         };
-        let signal = match word(params, "signal") {
-            "" => SIGNAL,
-            REALTIME => libc::SIGRTMIN(),
+        let kinds = match word(params, "signal") {
+            "" => [SIGNAL; 2],
+            REALTIME => [libc::SIGRTMIN(); 2],
+            AS_PUBLISHED => [SIGNAL, libc::SIGQUIT],
             other => return Err(unknown("signal", other)),
         };
-        let plan = BurstPlan { way, placement, window_ns, clock: Clock::monotonic(), signal };
+        let plan =
+            BurstPlan { way, placement, window_ns, clock: Clock::monotonic(), signals: kinds };
         let scene = BurstReceiver::new(&plan)?;
         return match bursts {
             None => scene

@@ -1,9 +1,9 @@
-//! The receiving process, [`receive`]: its first thread blocks the signal and sleeps; its second
-//! thread waits for the signal by one of five [`WaitMethod`]s and reports each signal.
+//! The receiving process, [`receive`]: its first thread blocks the signals and sleeps; its second
+//! thread waits for the signals by one of five [`WaitMethod`]s and reports each signal.
 //!
-//! The process is the source's program, except that it writes a byte into a pipe instead of
-//! printing. The second thread also maintains [`SeenSignals`], which show the sender the fate of a
-//! signal that was never announced.
+//! The process is the source's program, except that it writes the signal's number, one byte, into a
+//! pipe instead of printing. The second thread also maintains [`SeenSignals`], which show the
+//! sender the fate of a signal that was never announced.
 
 #![allow(unsafe_code, reason = "pause, sigsuspend, sigwait and signalfd")]
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use tontine_host::clock::Clock;
 use tontine_host::os::pin;
 use tontine_host::os::shared::Shareable;
-use tontine_host::os::signal::{Only, handle};
+use tontine_host::os::signal::{Only, handle_signal};
 use tontine_host::os::state::second_thread;
 
 /// The wait method of the second thread.
@@ -57,6 +57,8 @@ pub(super) struct SeenSignals {
     pub(super) looked: AtomicU32,
     /// Number of iterations of the loop, which the source's program prints.
     pub(super) announced: AtomicU32,
+    /// Number of the last signal that reached the thread.
+    last: AtomicU32,
 }
 
 // SAFETY: all fields are atomics, and zero is a valid value.
@@ -70,19 +72,27 @@ const NO_SET_UP: i32 = 5;
 /// The counts for the handler.
 static COUNTS: AtomicPtr<SeenSignals> = AtomicPtr::new(std::ptr::null_mut());
 
-extern "C" fn on_signal(_: libc::c_int) {
+extern "C" fn on_signal(signal: libc::c_int) {
     // SAFETY: `receive` stored the address before it installed this handler; the mapping lives as
     // long as this process.
     let counts = unsafe { &*COUNTS.load(Ordering::Relaxed) };
-    counts.reached.fetch_add(1, Ordering::Relaxed);
+    counts.reach(signal);
+}
+
+impl SeenSignals {
+    #[inline(always)]
+    fn reach(&self, signal: libc::c_int) {
+        self.last.store(signal.cast_unsigned(), Ordering::Relaxed);
+        self.reached.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Parameters of a receiver.
 #[derive(Clone, Copy)]
 pub(super) struct Orders<'a> {
     pub(super) way: WaitMethod,
-    /// The signal to receive; wait methods other than the library's support SIGUSR1 only.
-    pub(super) signal: libc::c_int,
+    /// The signals to receive, which may be equal; the library receives the first.
+    pub(super) signals: [libc::c_int; 2],
     pub(super) processor: usize,
     /// Nanoseconds of work after reporting a signal, before waiting again.
     pub(super) window_ns: f64,
@@ -100,10 +110,14 @@ pub(super) fn receive(orders: Orders<'_>) -> i32 {
     if orders.way == WaitMethod::Library {
         return take(orders).map_or(NO_SET_UP, |()| sleep());
     }
-    let only = Only::signal();
-    let outside = only.block();
+    let only = Only::of(&orders.signals);
+    only.block();
+    let outside = only.unblocked_mask();
     COUNTS.store(std::ptr::from_ref(orders.counts).cast_mut(), Ordering::Relaxed);
-    if handle(on_signal).is_err() {
+    // The other methods keep the default action, which ends the process if it is ever carried out.
+    if matches!(orders.way, WaitMethod::Pause | WaitMethod::Sigsuspend)
+        && orders.signals.iter().any(|&signal| handle_signal(signal, on_signal).is_err())
+    {
         return NO_SET_UP;
     }
     let waiter = match PreparedWait::new(orders.way, only, outside) {
@@ -132,10 +146,11 @@ fn take(orders: Orders<'_>) -> std::result::Result<(), Box<dyn std::error::Error
     // SAFETY: the thread ends with this process, which waits in `sleep` indefinitely; all borrows
     // of `orders` are from frames below that.
     let orders = unsafe { std::mem::transmute::<Orders<'_>, Orders<'static>>(orders) };
-    let signal = tontine::signal::Signal::from_raw(orders.signal).ok_or("no such signal")?;
+    let [number, _] = orders.signals;
+    let signal = tontine::signal::Signal::from_raw(number).ok_or("no such signal")?;
     let blocked = Box::leak(Box::new(tontine::signal::Blocked::new(signal)?));
     std::mem::forget(blocked.thread(move |_| {
-        orders.counts.reached.fetch_add(1, Ordering::Relaxed);
+        orders.counts.reach(number);
         // A write fails only if no process reads any more, which means that this process is about
         // to be killed.
         let _ = say(orders);
@@ -172,7 +187,8 @@ fn say(orders: Orders<'_>) -> std::io::Result<()> {
     let Orders { counts, clock, window_ns, .. } = orders;
     counts.looked.store(counts.reached.load(Ordering::Relaxed), Ordering::Relaxed);
     counts.announced.fetch_add(1, Ordering::Relaxed);
-    rustix::io::retry_on_intr(|| rustix::io::write(orders.says, b"!"))?;
+    let signal = counts.last.load(Ordering::Relaxed) as u8;
+    rustix::io::retry_on_intr(|| rustix::io::write(orders.says, &[signal]))?;
     if window_ns > 0.0 {
         let since = clock.start();
         while clock.ns_between(since, clock.stop()) < window_ns {}
@@ -223,13 +239,14 @@ impl PreparedWait {
                 // SAFETY: the set is initialised; `taken` is a live local.
                 let error = unsafe { libc::sigwait(self.only.set(), &mut taken) };
                 tontine_mechanisms::monitor::error(error)?;
-                counts.reached.fetch_add(1, Ordering::Relaxed);
+                counts.reach(taken);
             }
             WaitMethod::Signalfd => {
                 let mut taken = [0; size_of::<libc::signalfd_siginfo>()];
                 let descriptor = self.descriptor.as_ref().ok_or(std::io::ErrorKind::NotFound)?;
                 rustix::io::retry_on_intr(|| rustix::io::read(descriptor, &mut taken))?;
-                counts.reached.fetch_add(1, Ordering::Relaxed);
+                // The structure begins with the signal's number, four bytes.
+                counts.reach(libc::c_int::from_ne_bytes([taken[0], taken[1], taken[2], taken[3]]));
             }
             WaitMethod::Library => unreachable!("the library waits for itself"),
         }

@@ -43,8 +43,8 @@ pub(super) struct BurstPlan {
     pub(super) placement: Placement,
     pub(super) window_ns: f64,
     pub(super) clock: Clock,
-    /// The signal to send.
-    pub(super) signal: libc::c_int,
+    /// The signals to send in turn, which may be equal.
+    pub(super) signals: [libc::c_int; 2],
 }
 
 /// Result of one burst of [`BURST`] signals.
@@ -64,7 +64,7 @@ pub(super) struct BurstReceiver {
     thread: ProcStatFile,
     counts: SharedMapping<SeenSignals>,
     hears: OwnedFd,
-    signal: libc::c_int,
+    signals: [libc::c_int; 2],
     /// `true` if receiver and sender share a processor, in which case the sender must not spin.
     crowded: bool,
     _pinned: Pinned,
@@ -76,7 +76,7 @@ impl BurstReceiver {
     /// # Errors
     /// Returns `Skipped` if the system refuses a requirement.
     pub(super) fn new(plan: &BurstPlan) -> Result<Self> {
-        let BurstPlan { way, placement, window_ns, clock, signal } = *plan;
+        let BurstPlan { way, placement, window_ns, clock, signals } = *plan;
         let _pinned = Pinned::to(placement.here)?;
         let counts = SharedMapping::<SeenSignals>::anonymous()?;
         let flags = rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK;
@@ -84,7 +84,7 @@ impl BurstReceiver {
         let mut child = Child::fork(|| {
             let processor = placement.there;
             let (counts, says) = (&*counts, says.as_fd());
-            receive(Orders { way, signal, processor, window_ns, clock, counts, says })
+            receive(Orders { way, signals, processor, window_ns, clock, counts, says })
         })?;
         let mut thread = 0;
         wait_until(&mut child, Pass::Yield, "the receiver's second thread to start", || {
@@ -95,7 +95,7 @@ impl BurstReceiver {
         let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
         let thread = ProcStatFile::of(pid, thread)?;
         let crowded = placement.here == placement.there;
-        Ok(Self { child, thread, counts, hears, signal, crowded, _pinned })
+        Ok(Self { child, thread, counts, hears, signals, crowded, _pinned })
     }
 
     /// Sends `signals` signals, each as soon as the previous one was announced. Returns, for each
@@ -103,22 +103,26 @@ impl BurstReceiver {
     /// additional signal had to wake it.
     ///
     /// # Errors
-    /// Returns `Failed` if the receiver ends, or neither sleeps nor reports for five seconds.
+    /// Returns `Failed` if the receiver ends, reports another signal, or neither sleeps nor reports
+    /// for five seconds.
     pub(super) fn acknowledged(&self, signals: usize) -> Result<Vec<bool>> {
         let mut missed = Vec::with_capacity(signals);
-        for _ in 0..signals {
-            self.send()?;
-            let heard = self.hear()?;
-            missed.push(!heard);
+        for signal in self.signals.into_iter().cycle().take(signals) {
+            self.send(signal)?;
+            let mut heard = self.hear()?;
+            missed.push(heard.is_none());
             let mut nudges = 0;
-            while !heard && nudges < NUDGES {
-                self.send()?;
-                if self.hear()? {
-                    break;
-                }
+            while heard.is_none() && nudges < NUDGES {
+                self.send(signal)?;
+                heard = self.hear()?;
                 nudges += 1;
             }
-            if nudges == NUDGES {
+            if heard.is_some_and(|heard| heard != signal) {
+                return Err(MeasureError::fail(format!(
+                    "the receiver reported signal {heard:?} for signal {signal}"
+                )));
+            }
+            if heard.is_none() {
                 return Err(MeasureError::fail(format!(
                     "the receiver kept sleeping after {NUDGES} signals"
                 )));
@@ -136,8 +140,8 @@ impl BurstReceiver {
         let mut before = self.read_counts();
         let mut seen = Vec::with_capacity(bursts);
         for _ in 0..bursts {
-            for _ in 0..BURST {
-                self.send()?;
+            for signal in self.signals.into_iter().cycle().take(BURST as usize) {
+                self.send(signal)?;
             }
             self.rest()?;
             let after = self.read_counts();
@@ -163,20 +167,20 @@ impl BurstReceiver {
 
     /// Sends to the process, as a user would: the kernel finds the thread that does not block the
     /// signal.
-    fn send(&self) -> Result<()> {
-        send(self.child.pid(), self.signal).during("kill")
+    fn send(&self, signal: libc::c_int) -> Result<()> {
+        send(self.child.pid(), signal).during("kill")
     }
 
-    /// Waits for one byte. Returns `false` if the receiver sleeps without having sent a byte.
-    fn hear(&self) -> Result<bool> {
+    /// Waits for one report. Returns `None` if the receiver sleeps without having reported.
+    fn hear(&self) -> Result<Option<libc::c_int>> {
         let since = Instant::now();
         loop {
             if self.crowded {
                 self.doze(QUIET)?;
             }
             for _ in 0..READS {
-                if self.byte()? {
-                    return Ok(true);
+                if let Some(signal) = self.byte()? {
+                    return Ok(Some(signal));
                 }
             }
             if since.elapsed() > QUIET && self.sleeps() {
@@ -210,11 +214,12 @@ impl BurstReceiver {
         }
     }
 
-    /// Reads a byte from the pipe. Returns `false` if the pipe is empty.
-    fn byte(&self) -> Result<bool> {
-        match rustix::io::read(&self.hears, &mut [0; 1]) {
-            Ok(length) => Ok(length == 1),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(false),
+    /// Reads a signal's number from the pipe. Returns `None` if the pipe is empty.
+    fn byte(&self) -> Result<Option<libc::c_int>> {
+        let mut signal = [0_u8];
+        match rustix::io::read(&self.hears, &mut signal) {
+            Ok(length) => Ok((length == 1).then(|| signal[0].into())),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(error).during("read of the receiver's pipe"),
         }
     }
@@ -222,7 +227,7 @@ impl BurstReceiver {
     /// Reads all bytes and returns their number.
     fn drain(&self) -> Result<u32> {
         let mut heard = 0;
-        while self.byte()? {
+        while self.byte()?.is_some() {
             heard += 1;
         }
         Ok(heard)

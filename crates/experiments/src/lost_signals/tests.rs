@@ -14,8 +14,15 @@ fn usual() -> Placement {
 }
 
 fn scene(way: WaitMethod, window_ns: f64) -> std::result::Result<BurstReceiver, String> {
-    let (placement, signal) = (usual(), SIGNAL);
-    let plan = BurstPlan { way, placement, window_ns, clock: Clock::monotonic(), signal };
+    of_signals(way, window_ns, [SIGNAL; 2])
+}
+
+fn of_signals(
+    way: WaitMethod,
+    window_ns: f64,
+    signals: [libc::c_int; 2],
+) -> std::result::Result<BurstReceiver, String> {
+    let plan = BurstPlan { way, placement: usual(), window_ns, clock: Clock::monotonic(), signals };
     BurstReceiver::new(&plan).map_err(|trouble| trouble.to_string())
 }
 
@@ -33,6 +40,23 @@ fn atomic_unblock_and_wait_misses_no_wake_up() {
                         "{way:?} with {window_ns} ns missed a wake-up: {missed:?}"
                     ));
                 }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The default action of SIGQUIT would end the receiver.
+#[test]
+fn two_signals_are_each_reported_by_their_number() {
+    in_a_process_of_its_own(|| {
+        for way in
+            [WaitMethod::Pause, WaitMethod::Sigsuspend, WaitMethod::Sigwait, WaitMethod::Signalfd]
+        {
+            let missed = of_signals(way, 0.0, [SIGNAL, libc::SIGQUIT])?.acknowledged(40);
+            let missed = missed.map_err(|trouble| format!("{way:?}: {trouble}"))?;
+            if missed.len() != 40 || (way != WaitMethod::Pause && missed.contains(&true)) {
+                return Err(format!("{way:?} missed a wake-up: {missed:?}"));
             }
         }
         Ok(())
@@ -94,11 +118,8 @@ fn slow_receiver_sees_merged_signals() {
 fn library_loses_no_queued_signal() {
     in_a_process_of_its_own(|| {
         for window_ns in [0.0, 100_000.0] {
-            let (placement, signal) = (usual(), libc::SIGRTMIN());
-            let (way, clock) = (WaitMethod::Library, Clock::monotonic());
-            let plan = BurstPlan { way, placement, window_ns, clock, signal };
-            let bursts = BurstReceiver::new(&plan).and_then(|scene| scene.bursts(20));
-            let bursts = bursts.map_err(|trouble| trouble.to_string())?;
+            let scene = of_signals(WaitMethod::Library, window_ns, [libc::SIGRTMIN(); 2])?;
+            let bursts = scene.bursts(20).map_err(|trouble| trouble.to_string())?;
             let all = Burst { announced: BURST, reached: BURST, missed: false };
             if bursts != [all; 20] {
                 return Err(format!("{window_ns}: {bursts:?}"));

@@ -1,4 +1,5 @@
-//! Signal masks and handlers of the calling thread: [`Only`], [`BlockedSignal`], [`handle`].
+//! Signal masks and handlers of the calling thread: [`Only`], [`BlockedSignal`],
+//! [`handle`].
 //!
 //! Only [`BlockedSignal`] restores the mask. The other items change a mask or install a handler in
 //! a child that was created for this purpose.
@@ -13,19 +14,26 @@ use crate::os::checked;
 /// The signal that experiments send, which no terminal generates.
 pub const SIGNAL: libc::c_int = libc::SIGUSR1;
 
-/// A set that contains only [`SIGNAL`].
+/// A set of the signals that an experiment sends, usually only [`SIGNAL`].
 #[derive(Clone, Copy)]
 pub struct Only(libc::sigset_t);
 
 impl Only {
     /// Returns the set that contains [`SIGNAL`].
     pub fn signal() -> Self {
+        Self::of(&[SIGNAL])
+    }
+
+    /// Returns the set that contains these signals.
+    pub fn of(signals: &[libc::c_int]) -> Self {
         // SAFETY: a `sigset_t` is a plain C structure that `sigemptyset` initialises; both calls
         // only write to it.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            libc::sigaddset(&mut set, SIGNAL);
+            for &signal in signals {
+                libc::sigaddset(&mut set, signal);
+            }
             Self(set)
         }
     }
@@ -35,24 +43,34 @@ impl Only {
         &self.0
     }
 
-    /// Blocks the signal in the calling thread; returns the previous mask, without the signal.
+    /// Blocks the signals in the calling thread.
     #[inline(always)]
-    pub fn block(&self) -> libc::sigset_t {
-        // SAFETY: both sets are initialised (zero is the empty set); the call reads one and writes
-        // the other. It fails only if the first argument is not one of the three constants.
-        unsafe {
-            let mut before: libc::sigset_t = std::mem::zeroed();
-            libc::pthread_sigmask(libc::SIG_BLOCK, &self.0, &mut before);
-            libc::sigdelset(&mut before, SIGNAL);
-            before
-        }
+    pub fn block(&self) {
+        // SAFETY: the set is initialised; the pointer for the old mask may be null. The call fails
+        // only if the first argument is not one of the three constants.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &self.0, std::ptr::null_mut()) };
     }
 
-    /// Unblocks the signal in the calling thread.
+    /// Unblocks the signals in the calling thread.
     #[inline(always)]
     pub fn unblock(&self) {
-        // SAFETY: the set is initialised; the pointer for the old mask may be null.
+        // SAFETY: as in `block`.
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.0, std::ptr::null_mut()) };
+    }
+
+    /// Returns the calling thread's mask without the signals.
+    pub fn unblocked_mask(&self) -> libc::sigset_t {
+        // SAFETY: zero is the empty set; the calls read initialised sets and write `mask`.
+        unsafe {
+            let mut mask: libc::sigset_t = std::mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
+            for signal in 1..=libc::SIGRTMAX() {
+                if libc::sigismember(&self.0, signal) == 1 {
+                    libc::sigdelset(&mut mask, signal);
+                }
+            }
+            mask
+        }
     }
 }
 
@@ -113,18 +131,29 @@ pub fn send(to: Pid, signal: libc::c_int) -> std::io::Result<()> {
     checked(unsafe { libc::kill(to.as_raw_nonzero().get(), signal) }).map(drop)
 }
 
-/// Installs `handler` for [`SIGNAL`], which is blocked while the handler runs. `handler` may call
-/// only async-signal-safe functions, unless undefined behaviour in its process is acceptable.
+/// Installs `handler` for [`SIGNAL`], as [`handle_signal`] does.
 ///
 /// # Errors
 /// Returns the errors of `sigaction(2)`.
 pub fn handle(handler: extern "C" fn(libc::c_int)) -> std::io::Result<()> {
+    handle_signal(SIGNAL, handler)
+}
+
+/// Installs `handler` for a signal, which is blocked while the handler runs. `handler` may call
+/// only async-signal-safe functions, unless undefined behaviour in its process is acceptable.
+///
+/// # Errors
+/// Returns the errors of `sigaction(2)`.
+pub fn handle_signal(
+    signal: libc::c_int,
+    handler: extern "C" fn(libc::c_int),
+) -> std::io::Result<()> {
     // SAFETY: zero is a valid pattern (plain integers, a null restorer) that the calls fill in; the
     // handler lives as long as the program.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as libc::sighandler_t;
         libc::sigemptyset(&mut action.sa_mask);
-        checked(libc::sigaction(SIGNAL, &action, std::ptr::null_mut())).map(drop)
+        checked(libc::sigaction(signal, &action, std::ptr::null_mut())).map(drop)
     }
 }
