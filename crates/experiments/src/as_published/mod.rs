@@ -39,7 +39,7 @@ const SEEDS: &[SourceDocument] = &[
         number: "000",
         title: "When is it signaled?",
         file: "000_e5b594b431d286f3.txt",
-        seconds: [40, 7200],
+        seconds: [45, 7300],
         run: seed_000::reproduce,
     },
     SourceDocument {
@@ -53,14 +53,14 @@ const SEEDS: &[SourceDocument] = &[
         number: "002",
         title: "Monitoring processes",
         file: "002_6bd361610943228c.txt",
-        seconds: [2, 30],
+        seconds: [3, 35],
         run: seed_002::reproduce,
     },
     SourceDocument {
         number: "003",
         title: "Threads 2: thread safety, signals, allocators",
         file: "003_992cd4313600ddb8.txt",
-        seconds: [1, 10],
+        seconds: [3, 10],
         run: seed_003::reproduce,
     },
     SourceDocument {

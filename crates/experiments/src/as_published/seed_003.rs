@@ -1,9 +1,12 @@
 //! Source 003 as published: its programs, run one after another, and their output.
 //!
 //! The threads that wait for signals come from `lost-signals`, the traces from `thread-vs-process`,
-//! and the three times from `false-sharing`. The program with a shared and a thread-local counter
-//! is small enough for this file. The source's heap, whose map the program prints, is
-//! `tontine::heap::classic`; the counters of `false-sharing` are also in its blocks.
+//! the times from `false-sharing`, and what a second call breaks from `reentrancy`. The program
+//! with a shared and a thread-local counter is small enough for this file. The source's heap, whose
+//! map the program prints, is `tontine::heap::classic`; the counters of `false-sharing` are also in
+//! its blocks. [`claims`] decides the verdicts.
+
+mod claims;
 
 use std::cell::Cell;
 use std::io::Write;
@@ -11,21 +14,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::Series;
 use tontine_bench::size::Size;
 use tontine_bench::stats::order;
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
+use tontine_host::trace;
 
+use super::verdict;
 use crate::SUITE;
 use crate::false_sharing;
-use crate::lost_signals::{ACKNOWLEDGED, AS_IT_IS};
+use crate::lost_signals::{ACKNOWLEDGED, AS_IT_IS, AS_PUBLISHED, WIDE};
 use crate::published::published;
+use crate::reentrancy::{HANDLER, THREADS};
 use crate::thread_vs_process::traces;
+use claims::{Findings, MeasuredShare, Reentry};
 
 /// Number of increments of each thread in the source's loops.
 const INCREMENTS: u64 = 10_000_000;
 /// Number of increments of each thread in a quick run.
 const QUICK_INCREMENTS: u64 = 1_000_000;
+
+/// Number of runs of each program of false sharing; the median is shown.
+const PASSES: usize = 5;
+
+/// The programs with threads that wait for signals: variant, time between two waits, and title.
+const WAITS: [(&str, &str, &str); 5] = [
+    ("handler-pause", AS_IT_IS, "a handler and pause()"),
+    ("handler-sigsuspend", AS_IT_IS, "a handler and sigsuspend()"),
+    ("sigwait-thread", AS_IT_IS, "sigwait()"),
+    ("handler-pause", WIDE, "pause(), 10 µs after the last"),
+    ("handler-sigsuspend", WIDE, "sigsuspend(), the same"),
+];
+
+/// Functions that are entered again, and what is counted.
+const REENTRIES: [Reentry; 9] = [
+    Reentry("strtok", THREADS, "corrupted"),
+    Reentry("strtok", HANDLER, "corrupted"),
+    Reentry("strtok-r", THREADS, "corrupted"),
+    Reentry("strtok-r", HANDLER, "corrupted"),
+    Reentry("stdio-flockfile", THREADS, "corrupted"),
+    Reentry("handler-plain-lock", HANDLER, "deadlocked"),
+    Reentry("stdio", HANDLER, "deadlocked"),
+    Reentry("stdio", HANDLER, "corrupted"),
+    Reentry("handler-masked", HANDLER, "deadlocked"),
+];
 
 /// Runs the source's programs and writes their output. If `quick`, shortens them and says so.
 ///
@@ -37,72 +70,122 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     if quick {
         say(out, format_args!("Reduced from {INCREMENTS} increments for a quick run.\n"))?;
     }
-    say(out, format_args!("Threads that handle signals"))?;
-    for (variant, title) in [
-        ("handler-pause", "a handler and pause()"),
-        ("handler-sigsuspend", "a handler and sigsuspend()"),
-        ("sigwait-thread", "sigwait()"),
-    ] {
-        signals(variant, title, size, out)?;
+    let mut found = Findings::default();
+    say(out, format_args!("Threads that handle SIGUSR1 and SIGQUIT, in turn"))?;
+    for (variant, window, title) in WAITS {
+        let lost =
+            observe(&waiting(variant, window, size), "lost").map(|seen| MeasuredShare::of(&seen));
+        match &lost {
+            Ok(MeasuredShare { share, tries }) => {
+                let got = *tries as f64 * (1.0 - share);
+                say(out, format_args!("{title:>30}: got {got:.0} of {tries} signals"))?;
+            }
+            Err(trouble) => say(out, format_args!("{title:>30}: {trouble}"))?,
+        }
+        found.lost.extend(lost.ok().map(|lost| ((variant, window), lost)));
+    }
+    let directed = task(
+        "lost-signals",
+        "process-directed",
+        &[("sending", "burst"), ("main", "unblocked"), ("others", "asleep")],
+        size,
+    );
+    found.main_thread = observe(&directed, "main_thread").ok().map(|seen| MeasuredShare::of(&seen));
+    if let Some(MeasuredShare { share, tries }) = found.main_thread {
+        let percent = share * 100.0;
+        say(
+            out,
+            format_args!(
+                "{:>30}: the main one took {percent:.1} % of {tries}",
+                "four threads, all unblocked"
+            ),
+        )?;
+    }
+    say(out, format_args!("\nFunctions that are entered again before they return"))?;
+    for reentry in REENTRIES {
+        let Reentry(variant, from, what) = reentry;
+        let title = format!("{variant}, {from}");
+        match observe(&task("reentrancy", variant, &[("from", from)], size), what) {
+            Ok(seen) => {
+                let share = MeasuredShare::of(&seen);
+                say(out, format_args!("{title:>30}: {what} in {share}"))?;
+                found.reentered.insert(reentry, share);
+            }
+            Err(trouble) => say(out, format_args!("{title:>30}: {trouble}"))?,
+        }
     }
     say(out, format_args!("\nA shared and a thread-local counter"))?;
-    counters(if quick { QUICK_INCREMENTS } else { INCREMENTS }, out)?;
+    found.counted = Some(counters(if quick { QUICK_INCREMENTS } else { INCREMENTS }, out)?);
+    let together = task("thread-local", "shared", &[("threads", "2")], size);
+    found.raced = observe(&together, "lost").ok().map(|seen| MeasuredShare::of(&seen));
+    if let Some(share) = found.raced {
+        say(out, format_args!("if both threads start at the same moment: {share} of x"))?;
+    }
     say(out, format_args!("\nA thread and a process, traced\n"))?;
     match traces() {
-        Ok(text) => say(out, format_args!("{text}"))?,
+        Ok(events) => {
+            let [thread, process] = &events;
+            let titles = ["pthread_create and pthread_join", "fork and waitpid"];
+            for (title, events) in titles.into_iter().zip([thread, process]) {
+                say(out, format_args!("{title}\n\n{}", trace::explained(events)))?;
+            }
+            found.traces = Some(events);
+        }
         Err(trouble) => say(out, format_args!("{trouble}"))?,
     }
     say(out, format_args!("\nFalse sharing"))?;
-    match false_sharing::map() {
-        Ok(map) => say(out, format_args!("{}", map.to_string().trim_end()))?,
-        Err(trouble) => say(out, format_args!("the heap's map: {trouble}"))?,
+    for (with_unused, title) in [(true, ""), (false, "\nwithout the unused block\n")] {
+        match false_sharing::map(with_unused) {
+            Ok((map, one_line)) => {
+                say(out, format_args!("{title}{}", map.to_string().trim_end()))?;
+                found.maps.push((map, one_line));
+            }
+            Err(trouble) => say(out, format_args!("the heap's map: {trouble}"))?,
+        }
     }
+    say(out, format_args!(""))?;
     for (variant, title) in [
         ("serial", "one after the other"),
         ("one-line", "two threads, one line"),
         ("two-lines", "two threads, two lines"),
+        ("no-unused", "two threads, no unused block"),
     ] {
-        sharing(variant, title, size, out)?;
+        let ms = sharing(variant, title, size, out)?;
+        found.counting_ms.extend(ms.map(|ms| (variant, ms)));
     }
     say(
         out,
         format_args!(
-            "\nToday: the race before pause() is some ten instructions wide and hardly ever hit \
-             by chance; `tontine measure lost-signals` widens it. A compiler that optimises makes \
-             each loop of ten million increments one addition; ours may not. The three times of \
-             false sharing are those of the loops alone; the published ones are of whole \
-             programs, which also create their threads, wait for them and print. For intervals: \
-             tontine measure lost-signals thread-local thread-vs-process false-sharing."
+            "\nThe race before pause() is some ten instructions wide and hardly ever hit by\n\
+             chance; 10 µs of work before it make it wide. A compiler that optimises makes\n\
+             each loop of ten million increments one addition; ours may not. The times of\n\
+             false sharing are those of the loops alone; the published ones are of whole\n\
+             programs, which also create their threads, wait for them and print. For\n\
+             intervals: tontine measure lost-signals reentrancy thread-local\n\
+             thread-vs-process false-sharing."
         ),
-    )
+    )?;
+    verdict::print(out, &claims::verdicts(&found))
 }
 
-/// Returns the task that sends signals one after another to a thread that waits for them as in the
-/// source's programs: the gap between two waits is not widened. The usual cell of a variant may
-/// widen it.
-fn waiting(variant: &str, size: Size) -> InvocationTask {
+/// Returns the task that sends the source's two signals in turn to a thread that waits for them.
+fn waiting(variant: &str, window: &str, size: Size) -> InvocationTask {
+    let params = [("sending", ACKNOWLEDGED), ("window", window), ("signal", AS_PUBLISHED)];
+    task("lost-signals", variant, &params, size)
+}
+
+/// Returns a task on the usual placement.
+fn task(experiment: &str, variant: &str, params: &[(&str, &str)], size: Size) -> InvocationTask {
     let usual = Topology::of_this_machine();
     let placement = usual.placements().first().map_or("same-core", |usual| usual.name);
-    let params = [("sending", ACKNOWLEDGED), ("window", AS_IT_IS), ("placement", placement)];
-    let params: Params =
-        params.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    InvocationTask { experiment: "lost-signals".into(), variant: variant.into(), params, size }
-}
-
-/// Writes how many signals a wait method received.
-fn signals(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
-    match observe(&waiting(variant, size), "lost") {
-        Ok(each) => {
-            let lost = each.iter().sum::<f64>();
-            let seen = each.len() as f64 - lost;
-            say(out, format_args!("{title:>28}: got {seen:.0} of {} signals", each.len()))
-        }
-        Err(trouble) => say(out, format_args!("{title:>28}: {trouble}")),
-    }
+    let params = params.iter().copied().chain([("placement", placement)]);
+    let params: Params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    InvocationTask { experiment: experiment.into(), variant: variant.into(), params, size }
 }
 
 /// Counts in two threads, in a shared variable and in a thread-local one, and prints both counts.
-fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
+/// Returns the lost increments of the shared variable, and `true` if the other one was exact.
+fn counters(increments: u64, out: &mut dyn Write) -> Result<(MeasuredShare, bool)> {
     thread_local! {
         static OWN: Cell<u64> = const { Cell::new(0) };
     }
@@ -122,33 +205,43 @@ fn counters(increments: u64, out: &mut dyn Write) -> Result<()> {
     for (x, y) in printed {
         say(out, format_args!("x={x}, y={y}"))?;
     }
-    let lost = 2 * increments - shared.into_inner();
-    say(out, format_args!("{lost} of {} increments of x are lost, of y none", 2 * increments))
+    let (lost, all) = (2 * increments - shared.into_inner(), 2 * increments);
+    let exact = printed.iter().all(|&(_, y)| y == increments);
+    let of_y = if exact { "none" } else { "some" };
+    say(out, format_args!("{lost} of {all} increments of x are lost, of y {of_y}"))?;
+    Ok((MeasuredShare { share: lost as f64 / all as f64, tries: all as usize }, exact))
 }
 
-fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<()> {
+/// Writes the time of a program of false sharing and returns it in ms.
+fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<Option<f64>> {
     let task = usual("false-sharing", variant, size)?;
     let source = published("false-sharing", variant, "both", &task.params);
     let source = source.first().map_or_else(String::new, |found| {
         format!(" (published: {:.0} ms, machine not named)", found.value / 1e6)
     });
-    match observe(&task, "both") {
-        Ok(each) => {
+    let seen: Result<Vec<Series>> = (0..PASSES).map(|_| observe(&task, "both")).collect();
+    match seen {
+        Ok(seen) => {
+            let each: Vec<f64> = seen.into_iter().flat_map(|series| series.samples).collect();
             let ms = order::median(&each).unwrap_or(f64::NAN) / 1e6;
-            say(out, format_args!("{title:>28}: {ms:.1} ms{source}"))
+            say(out, format_args!("{title:>28}: {ms:.1} ms{source}"))?;
+            Ok(Some(ms))
         }
-        Err(trouble) => say(out, format_args!("{title:>28}: {trouble}{source}")),
+        Err(trouble) => {
+            say(out, format_args!("{title:>28}: {trouble}{source}"))?;
+            Ok(None)
+        }
     }
 }
 
-/// Returns the samples of one metric of a task.
-fn observe(task: &InvocationTask, metric: &str) -> Result<Vec<f64>> {
+/// Returns one metric of a task.
+fn observe(task: &InvocationTask, metric: &str) -> Result<Series> {
     let found = SUITE.find(&task.experiment).map(|experiment| experiment.run(task));
     let observed =
         found.unwrap_or_else(|| Err(MeasureError::fail("there is no such experiment")))?;
     let series = observed.series.into_iter().find(|series| series.metric == metric);
     let lack = || MeasureError::fail(format!("{} yielded no series {metric}", task.experiment));
-    Ok(series.ok_or_else(lack)?.samples)
+    series.ok_or_else(lack)
 }
 
 /// Returns the usual cell of a variant: the first one that the experiment lists.
@@ -179,10 +272,11 @@ mod tests {
     fn source_003_signal_programs_have_no_window() {
         let experiment = SUITE.find("lost-signals").expect("it is there");
         let cells = experiment.params("handler-pause", &Topology::of_this_machine(), Size::Quick);
-        let waits = waiting("handler-pause", Size::Quick).params;
-        assert!(cells.contains(&waits), "{waits:?} is none of {cells:?}");
-        for variant in ["handler-sigsuspend", "sigwait-thread"] {
-            assert_eq!(waiting(variant, Size::Default).params, waits, "{variant}");
+        for (variant, window, _) in &WAITS[..3] {
+            let mut waits = waiting(variant, window, Size::Quick).params;
+            assert_eq!(waits.remove("signal").as_deref(), Some(AS_PUBLISHED));
+            assert_eq!(waits["window"], AS_IT_IS, "{variant}");
+            assert!(cells.contains(&waits), "{waits:?} is none of {cells:?}");
         }
     }
 
@@ -194,10 +288,13 @@ mod tests {
             let text = String::from_utf8(out).map_err(|error| error.to_string())?;
             let in_order = [
                 "Reduced from 10000000 increments",
-                "Threads that handle signals\n",
+                "Threads that handle SIGUSR1 and SIGQUIT, in turn\n",
                 "a handler and pause(): got ",
                 "a handler and sigsuspend(): got 100 of 100 signals\n",
                 "sigwait(): got 100 of 100 signals\n",
+                "four threads, all unblocked: the main one took ",
+                "Functions that are entered again before they return\n",
+                "stdio, a handler: deadlocked in ",
                 "A shared and a thread-local counter\n",
                 "increments of x are lost, of y none\n",
                 "A thread and a process, traced\n",
@@ -208,11 +305,15 @@ mod tests {
                 "header: [32:a] footer: [32:a]\n",
                 "header: [3984:f] footer: [3984:f]\n",
                 ": EOL\n",
+                "without the unused block\nHeap (0x",
+                "header: [32:a] footer: [32:a]\n",
+                "header: [4032:f] footer: [4032:f]\n",
                 "one after the other: ",
                 "two threads, one line: ",
                 "two threads, two lines: ",
-                "Today: ",
-                "whole programs, which also create their threads",
+                "two threads, no unused block: ",
+                "whole\nprograms, which also create their threads",
+                "Verdicts on the source's claims",
             ];
             let mut rest = text.as_str();
             for part in in_order {
@@ -228,9 +329,10 @@ mod tests {
     #[test]
     fn thread_local_counter_is_exact_and_shared_losses_counted() {
         let mut out = Vec::new();
-        counters(1_000, &mut out).expect("counted");
+        let (lost, exact) = counters(1_000, &mut out).expect("counted");
         let text = String::from_utf8(out).expect("UTF-8");
         assert_eq!(text.matches("y=1000\n").count(), 2, "{text}");
         assert!(text.contains("of 2000 increments of x are lost"), "{text}");
+        assert!(exact && lost.tries == 2_000 && lost.share <= 0.5, "{lost}");
     }
 }

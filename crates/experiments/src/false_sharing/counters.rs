@@ -32,6 +32,8 @@ const WORD: usize = size_of::<u64>();
 pub(super) enum CounterLayout {
     /// In two blocks of this many bytes in the source's heap, after a block of 32 bytes.
     Blocks(usize),
+    /// In two blocks of this many bytes in the source's heap, the first ones.
+    FirstBlocks(usize),
     /// This many bytes apart, the first at a multiple of [`MAX_DISTANCE`].
     Apart(usize),
 }
@@ -41,6 +43,8 @@ impl CounterLayout {
     pub(super) const ONE_LINE: Self = Self::Blocks(8);
     /// Two blocks of 64 bytes, the source's remedy.
     pub(super) const TWO_LINES: Self = Self::Blocks(64);
+    /// Two blocks of 8 bytes without the source's unused block before them.
+    pub(super) const NO_UNUSED: Self = Self::FirstBlocks(8);
 
     /// Returns a layout `distance` bytes apart, or `None` if the distance is 0, above
     /// [`MAX_DISTANCE`], or not a multiple of a word.
@@ -69,6 +73,7 @@ impl CounterPair {
                     heap.malloc(32)?;
                     [heap.malloc(size)?, heap.malloc(size)?]
                 }
+                CounterLayout::FirstBlocks(size) => [heap.malloc(size)?, heap.malloc(size)?],
                 CounterLayout::Apart(distance) => {
                     let block = heap.malloc(3 * MAX_DISTANCE)?;
                     let first = block.as_ptr().align_offset(MAX_DISTANCE);
@@ -105,7 +110,6 @@ impl CounterPair {
 
     /// Returns the distance between the two counters, and `true` if a single line of `line` bytes
     /// contains both.
-    #[cfg(test)]
     pub(super) fn lie(&self, line: usize) -> (usize, bool) {
         let [p, q] = self.pair.map(|counter| counter.as_ptr().addr());
         (q - p, p / line == q / line)

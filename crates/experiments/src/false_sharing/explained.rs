@@ -21,7 +21,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     steps: &[
         "`one-line`: on the source's heap (`tontine::heap::classic`) allocate a block of 32 bytes, \
          which stays unused, then two of 8, a counter each. `two-lines`: the same with two blocks \
-         of 64 bytes. `distance`: two words of one piece of memory that is aligned to 256 bytes.",
+         of 64 bytes. `no-unused`: like `one-line` without the unused block, so that the line ends \
+         between the two. `distance`: two words of one piece of memory that is aligned to 256 \
+         bytes.",
         "`serial`: one thread, pinned, increments the first counter to the end, then the second.",
         "All others: first `serial`, for comparison; then two threads, each pinned to its own \
          processor, increment one counter each, at the same time. The second thread is started and \
@@ -41,8 +43,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              run five.",
     found: "Source 003 allocates the counters on its own heap and increments each 10,000,000 \
             times: 57 ms with one thread, 63 ms with two threads and both counters in one line, 33 \
-            ms with two threads and a line for each. It does not name its machine; its figures are \
-            shown next to these only if these count as far.",
+            ms with two threads and a line for each. It says that without the unused block the \
+            counters fall on separate lines, without a time. It does not name its machine; its \
+            figures are shown next to these only if these count as far.",
     reading: "Without false sharing the ratio to `serial` is 0.5: two threads need half the time. \
               A ratio above 1 means that the second thread made it slower. A core that holds a \
               line makes many increments before the other one gets it, and the caches' protocol \

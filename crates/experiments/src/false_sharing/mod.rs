@@ -118,12 +118,16 @@ impl Experiment for FalseSharing {
     }
 }
 
-/// Returns the map of the heap in which `one-line` counts.
+/// Returns the map of the heap in which `one-line` or `no-unused` counts, and `true` if both
+/// counters are in one cache line.
 ///
 /// # Errors
 /// Returns `Failed` if no memory is available for the heap.
-pub(crate) fn map() -> Result<Map> {
-    CounterPair::at(CounterLayout::ONE_LINE)?.map()
+pub(crate) fn map(with_unused: bool) -> Result<(Map, bool)> {
+    let layout = if with_unused { CounterLayout::ONE_LINE } else { CounterLayout::NO_UNUSED };
+    let counters = CounterPair::at(layout)?;
+    let (_, one_line) = counters.lie(counters::line_of_this_machine().unwrap_or(LINE));
+    Ok((counters.map()?, one_line))
 }
 
 /// Returns the number of passes of an invocation.
@@ -149,6 +153,7 @@ fn places(task: &InvocationTask) -> Result<CounterLayout> {
     match task.variant.as_str() {
         SERIAL | "one-line" | MEMBERS => Ok(CounterLayout::ONE_LINE),
         "two-lines" => Ok(CounterLayout::TWO_LINES),
+        "no-unused" => Ok(CounterLayout::NO_UNUSED),
         DISTANCE => {
             let text = task.params.get("distance").map_or("", String::as_str);
             text.parse().ok().and_then(CounterLayout::apart).ok_or_else(|| {
@@ -211,6 +216,7 @@ const VARIANTS: &[Variant] = &[
     variant(SERIAL, "one thread increments one counter, then the other"),
     variant("one-line", "two threads, one counter each, both counters in one cache line"),
     variant("two-lines", "two threads, one counter each, in neighbouring cache lines"),
+    variant("no-unused", "like one-line without the unused block: two cache lines by chance"),
     variant(DISTANCE, "two threads, one counter each, `distance` bytes apart"),
     variant(MEMBERS, "two processes, one counter each, in neighbouring blocks of a shared heap"),
 ];
@@ -264,6 +270,7 @@ mod tests {
         };
         assert_eq!(lie(&task("one-line", &[])), (0x20, true));
         assert_eq!(lie(&task("two-lines", &[])), (0x50, false));
+        assert_eq!(lie(&task("no-unused", &[])), (0x20, false));
         for distance in DISTANCES {
             let text = distance.to_string();
             let found = lie(&task(DISTANCE, &[("distance", &text)]));

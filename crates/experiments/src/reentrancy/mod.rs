@@ -40,8 +40,9 @@ use together::{BATCH, together};
 pub struct Reentrancy;
 
 /// Value of the parameter `from`, which names the second caller.
-const THREADS: &str = "two threads";
-const HANDLER: &str = "a handler";
+pub(crate) const THREADS: &str = "two threads";
+/// The value for a signal handler.
+pub(crate) const HANDLER: &str = "a handler";
 const TAKER: &str = "a thread that takes it";
 
 /// The variant without a handler.

@@ -233,15 +233,13 @@ fn seen(variant: &str) -> Vec<String> {
     notes
 }
 
-/// Returns the two traces of source 003 in full, for readers, with the meaning of every flag and
-/// field.
+/// Returns the two traces of source 003: of `pthread_create` and `pthread_join`, and of `fork` and
+/// `waitpid`.
 ///
 /// # Errors
 /// Returns the errors of [`trace::events`].
-pub fn traces() -> Result<String> {
-    let (thread, process) = (trace::pthread_create()?, trace::fork()?);
-    let [thread, process] = [thread, process].map(|events| trace::explained(&events));
-    Ok(format!("pthread_create and pthread_join\n\n{thread}\nfork and waitpid\n\n{process}"))
+pub(crate) fn traces() -> Result<[Vec<TraceEvent>; 2]> {
+    Ok([trace::pthread_create()?, trace::fork()?])
 }
 
 #[cfg(test)]

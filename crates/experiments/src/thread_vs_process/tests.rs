@@ -49,7 +49,8 @@ fn thread_and_fork_notes_contain_their_trace() {
     }
     assert!(seen("vfork").is_empty());
     match traces() {
-        Ok(text) => {
+        Ok(events) => {
+            let text = events.map(|events| trace::explained(&events)).concat();
             assert!(text.contains("CLONE_SETTLS") && text.contains("si_code=CLD_EXITED"), "{text}");
             assert!(text.contains("one address space for both"), "the flags are explained: {text}");
         }
