@@ -10,7 +10,7 @@ pub(super) type NumberedMessage = [u8; BYTES];
 
 /// The contents of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum ReceivedContents {
     /// A whole message with this number.
     Whole(u64),
     /// A message whose bytes were never sent together.
@@ -32,35 +32,38 @@ pub(super) fn message(number: u64) -> NumberedMessage {
 
 /// Interprets received `bytes`, as far as the mechanism carries contents.
 #[inline(always)]
-pub(super) fn claim(bytes: &[u8], carries: Carries) -> Claim {
+pub(super) fn claim(bytes: &[u8], carries: Carries) -> ReceivedContents {
     if carries == Carries::Nothing {
-        return Claim::Bare;
+        return ReceivedContents::Bare;
     }
-    let Some(first) = bytes.first_chunk() else { return Claim::Torn };
+    let Some(first) = bytes.first_chunk() else { return ReceivedContents::Torn };
     let number = u64::from_ne_bytes(*first);
     let whole = carries == Carries::Word || bytes == message(number);
-    if whole { Claim::Whole(number) } else { Claim::Torn }
+    if whole { ReceivedContents::Whole(number) } else { ReceivedContents::Torn }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn whole(bytes: &[u8]) -> Claim {
+    fn whole(bytes: &[u8]) -> ReceivedContents {
         claim(bytes, Carries::Messages)
     }
 
     #[test]
     fn cut_or_mixed_messages_are_torn() {
         let (one, two) = (message(41), message(42));
-        assert_eq!((whole(&one), whole(&two)), (Claim::Whole(41), Claim::Whole(42)));
+        assert_eq!(
+            (whole(&one), whole(&two)),
+            (ReceivedContents::Whole(41), ReceivedContents::Whole(42))
+        );
         for cut in 0..BYTES {
-            assert_eq!(whole(&one[..cut]), Claim::Torn, "cut at {cut}");
+            assert_eq!(whole(&one[..cut]), ReceivedContents::Torn, "cut at {cut}");
         }
         for cut in (8..BYTES).step_by(8) {
             let mixed = [&two[..cut], &one[cut..]].concat();
-            assert_eq!(whole(&mixed), Claim::Torn, "mixed at {cut}");
+            assert_eq!(whole(&mixed), ReceivedContents::Torn, "mixed at {cut}");
         }
-        assert_eq!(whole(&[0; BYTES]), Claim::Torn, "memory that was never written");
+        assert_eq!(whole(&[0; BYTES]), ReceivedContents::Torn, "memory that was never written");
     }
 }

@@ -19,7 +19,7 @@ use tontine_host::peer::ChildError;
 use tontine_mechanisms::about::Carries;
 use tontine_mechanisms::end::{TransferError, TwoWay};
 
-use super::message::{Claim, claim, message};
+use super::message::{ReceivedContents, claim, message};
 
 /// The progress of a player, written only by that player.
 #[derive(Debug)]
@@ -103,16 +103,20 @@ impl PairPlayer {
 }
 
 /// Records a message. Fails if a whole message has the wrong number.
-fn take(claim: Claim, expected: u64, progress: &EndProgress) -> Result<(), TransferError> {
+fn take(
+    claim: ReceivedContents,
+    expected: u64,
+    progress: &EndProgress,
+) -> Result<(), TransferError> {
     match claim {
-        Claim::Whole(number) if number != expected => Err(TransferError::Broken(
+        ReceivedContents::Whole(number) if number != expected => Err(TransferError::Broken(
             MeasureError::fail(format!("expected message {expected}, received {number}")),
         )),
-        Claim::Torn => {
+        ReceivedContents::Torn => {
             progress.torn.store(1, Ordering::Relaxed);
             Ok(())
         }
-        Claim::Whole(_) | Claim::Bare => {
+        ReceivedContents::Whole(_) | ReceivedContents::Bare => {
             progress.received.store(expected, Ordering::Relaxed);
             Ok(())
         }
