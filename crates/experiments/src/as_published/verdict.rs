@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use textwrap::Options;
+use textwrap::{Options, WordSplitter};
 use tontine_host::error::{ErrorContext, Result};
 
 /// Maximum width of a line.
@@ -52,7 +52,8 @@ pub(crate) fn print(out: &mut dyn Write, verdicts: &[(Claim, Verdict)]) -> Resul
     for (Claim { line, text: claim }, verdict) in verdicts {
         let verdict = verdict.text();
         for (first, body) in [(format!("{line:>4}  "), *claim), (hang.clone(), verdict.as_str())] {
-            let how = Options::new(WIDTH).initial_indent(&first).subsequent_indent(&hang);
+            let how = Options::new(WIDTH).word_splitter(WordSplitter::NoHyphenation);
+            let how = how.initial_indent(&first).subsequent_indent(&hang);
             text += &textwrap::fill(body, how);
             text.push('\n');
         }
