@@ -172,7 +172,8 @@ fn main() -> ExitCode {
         XtaskCommand::Torment(request) => torment::run(&request),
         XtaskCommand::Side { name } => speed::serve(&name),
         XtaskCommand::Invocation => {
-            tontine_bench::engine::invoked::serve(&tontine_experiments::SUITE).map(|()| true)
+            let suite = &tontine_experiments::SUITE;
+            tontine_bench::engine::invoked::serve(|task| suite.run(task)).map(|()| true)
         }
     };
     match done {

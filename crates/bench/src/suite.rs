@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tontine_host::error::Result;
+use tontine_host::error::{MeasureError, Result};
 
 use crate::about::{About, Explanation, MechanismFacts, Topic};
 use crate::machine::MachineFacts;
@@ -36,7 +36,7 @@ pub trait Experiment: Sync {
     /// Measures one task, in the process that calls it.
     ///
     /// # Errors
-    /// Returns a [`tontine_host::error::MeasureError`]: skipped or failed, with the reason.
+    /// Returns a [`MeasureError`]: skipped or failed, with the reason.
     fn run(&self, task: &InvocationTask) -> Result<Observed>;
     /// Returns the number of operations in one invocation of `variant` at `size`. The invocation's
     /// duration grows linearly with it.
@@ -141,5 +141,18 @@ impl Suite {
     /// Returns the experiment with this name.
     pub fn find(&self, name: &str) -> Option<&'static dyn Experiment> {
         self.experiments.iter().copied().find(|experiment| experiment.name() == name)
+    }
+
+    /// Measures one task, in the process that calls it.
+    ///
+    /// # Errors
+    /// Returns `Failed` if there is no such experiment; otherwise the errors of
+    /// [`Experiment::run`].
+    pub fn run(&self, task: &InvocationTask) -> Result<Observed> {
+        let name = &task.experiment;
+        let experiment = self.find(name);
+        experiment
+            .ok_or_else(|| MeasureError::fail(format!("no experiment is named {name}")))?
+            .run(task)
     }
 }

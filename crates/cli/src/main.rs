@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut args::definition(), "tontine", &mut text);
             print(&text).map(|()| ExitCode::SUCCESS).map_err(CommandFailure::from)
         }
-        Command::Invocation => tontine_bench::engine::invoked::serve(&SUITE)
+        Command::Invocation => tontine_bench::engine::invoked::serve(|task| SUITE.run(task))
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandFailure::from),
         Command::Container { order } => tontine_experiments::round_trip::container::serve(&order)

@@ -13,7 +13,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdout, stderr, stdout};
 use serde::{Deserialize, Serialize};
 use tontine_host::clock::Clock;
-use tontine_host::error::MeasureError;
+use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::deadline;
 
 use crate::heap_map::HeapMap;
@@ -21,7 +21,6 @@ use crate::injected_delay::InjectedDelay;
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, ObservedEvent, PairedRatio, Series, Statistic};
 use crate::stats::summary::{Summary, summarise};
-use crate::suite::Suite;
 use crate::task::{self, InvocationTask, Params};
 
 /// The request for one invocation.
@@ -111,11 +110,11 @@ impl InvocationReply {
     }
 }
 
-/// Serves one request from standard input with an experiment of `suite`, and writes the reply.
+/// Serves one request from standard input: measures its task with `measure`, and writes the reply.
 ///
 /// # Errors
 /// Returns an error if the request cannot be read, or the reply cannot be written.
-pub fn serve(suite: &Suite) -> io::Result<()> {
+pub fn serve(measure: impl FnOnce(&InvocationTask) -> Result<Observed>) -> io::Result<()> {
     die_with_parent();
     deadline::begin();
     let mut text = String::new();
@@ -124,7 +123,7 @@ pub fn serve(suite: &Suite) -> io::Result<()> {
 
     let replies = File::from(rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?);
     dup2_stdout(stderr())?;
-    let reply = carry_out(suite, &order);
+    let reply = carry_out(measure, &order);
     let mut replies = BufWriter::new(replies);
     serde_json::to_writer(&mut replies, &reply)?;
     replies.flush()
@@ -136,20 +135,14 @@ fn die_with_parent() {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
 }
 
-fn carry_out(suite: &Suite, order: &InvocationRequest) -> InvocationReply {
+fn carry_out(
+    measure: impl FnOnce(&InvocationTask) -> Result<Observed>,
+    order: &InvocationRequest,
+) -> InvocationReply {
     let clock = Clock::calibrated();
     let stolen_before = stolen_ms();
-    let observed = suite
-        .find(&order.task.experiment)
-        .ok_or_else(|| {
-            MeasureError::fail(format!("no experiment is named {}", order.task.experiment))
-        })
-        .and_then(|experiment| {
-            if let Some(plant) = order.plant {
-                plant.plant(&order.task.experiment)?;
-            }
-            experiment.run(&order.task)
-        });
+    let planted = order.plant.map_or(Ok(()), |plant| plant.plant(&order.task.experiment));
+    let observed = planted.and_then(|()| measure(&order.task));
     let stolen = stolen_ms().zip(stolen_before).map_or(0.0, |(after, before)| after - before);
     let outcome = match observed.and_then(|observed| sum_up(order, observed)) {
         Ok(measured) => InvocationResult::Measured(measured),
@@ -164,10 +157,7 @@ fn carry_out(suite: &Suite, order: &InvocationRequest) -> InvocationReply {
     }
 }
 
-fn sum_up(
-    order: &InvocationRequest,
-    observed: Observed,
-) -> Result<InvocationFigures, MeasureError> {
+fn sum_up(order: &InvocationRequest, observed: Observed) -> Result<InvocationFigures> {
     for series in &observed.series {
         let none = series.possible().next().is_none();
         if none || series.samples.iter().any(|sample| !sample.is_finite()) {
@@ -183,9 +173,16 @@ fn sum_up(
             })?;
         }
     }
-    let figures = observed.series.iter().map(MetricSummary::of).collect();
-    let Observed { ratios, tried, notes, maps, .. } = observed;
-    Ok(InvocationFigures { figures, ratios, tried, notes, maps })
+    Ok(InvocationFigures::of(observed))
+}
+
+impl InvocationFigures {
+    /// Summarises the observations of an invocation.
+    pub fn of(observed: Observed) -> Self {
+        let Observed { series, ratios, tried, notes, maps } = observed;
+        let figures = series.iter().map(MetricSummary::of).collect();
+        Self { figures, ratios, tried, notes, maps }
+    }
 }
 
 impl MetricSummary {

@@ -142,7 +142,7 @@ pub fn run(
 
 /// Runs one invocation, and repeats it once if it fails. Returns `None` if the run was stopped;
 /// otherwise returns the reply, and the reason why a first attempt failed.
-fn invoke(
+pub fn invoke(
     launcher: &Launcher,
     order: &InvocationRequest,
     stop: &StopRequest,
