@@ -46,7 +46,8 @@ const VIRTUAL_ROUNDS_MS: u128 = 50;
 /// factor if no pair spans two processors.
 const VIRTUAL: usize = 5;
 const VIRTUAL_ALONE: usize = 20;
-/// Number of signals in a model, whose rates are stable from the start.
+/// Number of signals in a model, whose rates are stable from the start. A full run models the
+/// source's number.
 const MODELLED_SIGNALS: usize = 200;
 /// Memory of a forked process that does little, in bytes.
 const BYTES_EACH: u64 = 256 << 10;
@@ -122,7 +123,7 @@ impl Experiment for SignalThroughput {
         match (task.variant.as_str(), modes::mode(&task.variant)) {
             (_, Some(mode)) => {
                 let system = System::of_a_cell(mode, &task.params, MOST_PAIRS)?;
-                measure_virtually(system, pairs, placement, task.size.signals())
+                measure_virtually(system, pairs, placement, task.size)
             }
             ("linux", None) => measure(pairs, placement, task.size.signals()),
             (other, None) => {
@@ -150,12 +151,14 @@ fn measure_virtually(
     system: System,
     pairs: usize,
     placement: &str,
-    signals: usize,
+    size: Size,
 ) -> Result<Observed> {
     let (places, processors) = virtually::places(placement, pairs, system.processors)?;
     let system = System { processors, ..system };
+    let signals = size.signals();
     let receivers = if system.is_modelled() {
-        virtually::run(system, &places, MODELLED_SIGNALS)?
+        let modelled = if size == Size::Full { signals } else { MODELLED_SIGNALS };
+        virtually::run(system, &places, modelled)?
     } else {
         let spans = matches!(placement, "cross-core" | "spread");
         let signals = signals * if spans { VIRTUAL } else { VIRTUAL_ALONE };

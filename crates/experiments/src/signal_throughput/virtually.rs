@@ -43,8 +43,11 @@ pub(super) fn places(
         // The master is processor 0: every process has to migrate there from processor 1.
         "off-master" => (vec![same(1); pairs], 2),
         "apart" => ((0..pairs).map(|pair| same(pair % processors)).collect(), processors),
-        "spread" => {
-            let seat = |process: usize| (process + process / processors) % processors;
+        "spread" | "spread-off-master" => {
+            // The master is processor 0.
+            let first = usize::from(placement != "spread");
+            let among = processors - first;
+            let seat = |process: usize| first + (process + process / among) % among;
             let place = |pair| PairCpus { receiver: seat(2 * pair), sender: seat(2 * pair + 1) };
             ((0..pairs).map(place).collect(), processors)
         }
@@ -168,6 +171,7 @@ mod tests {
                 ("off-master", 1),
                 ("apart", 2),
                 ("spread", 3),
+                ("spread-off-master", 3),
             ] {
                 let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
                 let Ok((places, processors)) = places(placement, pairs, processors) else {
@@ -185,6 +189,26 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// Source 001's old kernel. A receiver on the master's processor would need no hand-over, and
+    /// the mean of all would fall faster.
+    #[test]
+    fn off_the_master_signals_are_inverse_to_pairs() {
+        let model = TimeSource::Model { seed: 1, costs: CostModel::published() };
+        let rate = |pairs| {
+            let (places, processors) = places("spread-off-master", pairs, 10).expect("places");
+            assert!(places.iter().all(|pair| pair.receiver > 0 && pair.sender > 0));
+            let system = System { mode: LockingMode::Master, processors, watch: model };
+            let received = run(system, &places, 200).expect("a round");
+            let rates = received.iter().map(|one| one.received as f64 / one.seconds);
+            rates.sum::<f64>() / pairs as f64
+        };
+        let alone = rate(1);
+        for pairs in [3, 10] {
+            let product = pairs as f64 * rate(pairs);
+            assert!((product / alone - 1.0).abs() < 0.05, "{pairs}: {product} {alone}");
         }
     }
 
