@@ -16,7 +16,9 @@ use tontine_host::clock::Clock;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::pin;
 use tontine_unix::Sys;
-use tontine_unix_sim::{Builder, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
+use tontine_unix_sim::{
+    Builder, CostKind, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual,
+};
 
 /// The note that a system call of the virtual Unix is a function call.
 const CALLS_NOTE: &str =
@@ -35,8 +37,9 @@ pub(super) const FORK_NOTE: &str =
 const STRETCH_NS: f64 = 25_000.0;
 /// The parameter of a modelled cell.
 const MODELLED: &str = "modelled";
-/// The parameter that names a file of costs; without it, the library's costs apply.
-const COSTS: &str = "costs";
+/// The parameter that names a file of costs, or replaces some of the library's costs, such as
+/// `fork=100000 exit=30000` (in nanoseconds). Without it, the library's costs apply.
+pub(super) const COSTS: &str = "costs";
 /// Number of processors of the paper's machine.
 const PAPERS: usize = 10;
 /// Number of processors of a large current machine, which a quick run does not model.
@@ -105,10 +108,11 @@ impl TimeSource {
     /// Creates a model's source of time. The costs vary differently in each invocation.
     ///
     /// # Errors
-    /// Returns `Failed` if the file of costs that the parameters name cannot be read.
+    /// Returns `Failed` if the costs in the parameters are invalid or cannot be read.
     pub(super) fn of_a_model(params: &Params) -> Result<Self> {
         let costs = match params.get(COSTS) {
             None => CostModel::published(),
+            Some(found) if found.contains('=') => replaced(found)?,
             Some(path) => {
                 let text = fs::read_to_string(path).during("reading the costs")?;
                 text.parse().map_err(|error| MeasureError::fail(format!("{path}: {error}")))?
@@ -146,6 +150,19 @@ impl TimeSource {
             sys.poll();
         }
     }
+}
+
+/// Returns the library's costs with some steps replaced, such as `fork=100000 exit=30000`.
+fn replaced(text: &str) -> Result<CostModel> {
+    text.split_whitespace().try_fold(CostModel::published(), |costs, word| {
+        let (name, ns) = word.split_once('=').unwrap_or((word, ""));
+        let step = CostKind::ALL.into_iter().find(|step| step.name() == name);
+        let found = step.zip(ns.parse().ok().filter(|ns: &f64| ns.is_finite()));
+        let (step, ns) = found.ok_or_else(|| {
+            MeasureError::fail(format!("expected the cost of a step, found `{word}`"))
+        })?;
+        Ok(costs.with(step, ns))
+    })
 }
 
 fn nanoseconds(sys: &dyn Sys) -> u64 {
@@ -285,6 +302,25 @@ mod tests {
         });
         ran(&report).expect("it ends");
         assert!(took.load(Ordering::Relaxed) >= 2 * each.as_nanos() as u64 * 99 / 100, "{took:?}");
+    }
+
+    #[test]
+    fn costs_parameter_replaces_named_steps_only() {
+        let costs = |text: &str| {
+            let params = Params::from([(COSTS.to_owned(), text.to_owned())]);
+            TimeSource::of_a_model(&params).map(|watch| match watch {
+                TimeSource::Model { costs, .. } => costs,
+                TimeSource::Machine(_) => panic!("not a model"),
+            })
+        };
+        let found = costs("fork=100000 exit=0").expect("costs");
+        let published = CostModel::published();
+        assert_eq!(found.ns(CostKind::Fork), 100_000.0);
+        assert_eq!(found.ns(CostKind::Exit), 0.0);
+        assert_eq!(found.ns(CostKind::Reap), published.ns(CostKind::Reap));
+        for wrong in ["pigeon=1", "fork=", "fork=x"] {
+            assert!(costs(wrong).expect_err("no cost").why().contains(wrong), "{wrong}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! `cargo xtask trees` traces one `make` and one session of a pseudo-user; [`tree`] contains the
 //! traces. Each of the traced processes becomes a virtual process that forks, calls exec, waits,
 //! queries signals and moves bytes through pipes as often and in the same order, and computes in
-//! between. On real processors, except in a full run, each process computes for only a part of the
+//! between. The traced computing includes the time of the real forks and exits. So if the costs of
+//! a model make forks and exits longer than the library's do, each process computes for that much
+//! less. On real processors, except in a full run, each process computes for only a part of the
 //! time, so that the calls, whose number is unchanged, follow each other faster. No data passes
 //! from process to process (a read finds a byte that the process itself wrote and never blocks),
 //! and no disk is shared.
@@ -19,10 +21,10 @@ use tontine_bench::task::Params;
 use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::pin;
 use tontine_unix::{Errno, Pid, SigAction, SigSet, SigmaskHow, Signal, Sys};
-use tontine_unix_sim::{LockStatistics, LockingMode};
+use tontine_unix_sim::{CostKind, CostModel, LockStatistics, LockingMode};
 
 use crate::levels::{self, crowd, levels};
-use crate::modes::{self, System};
+use crate::modes::{self, System, TimeSource};
 use tree::{RecordedTree, TraceOp};
 
 /// The program in which a process continues after its exec.
@@ -31,6 +33,11 @@ const PROGRAM: &str = "tree";
 const DELAY: Duration = Duration::from_millis(10);
 /// Maximum number of this machine's processors for a load.
 const MOST_PROCESSORS: usize = 16;
+/// The parameter for the processors on which the trees begin. With the value [`OFF_MASTER`], none
+/// begins on processor 0.
+pub(super) const PLACEMENT: &str = "placement";
+/// Trees begin on all processors but the first, which is the master in mode `master`.
+pub(super) const OFF_MASTER: &str = "off-master";
 /// The parameter for the fraction of the real computing time that is used.
 const COMPUTING: &str = "computing";
 /// Prefix of the denominator of that fraction.
@@ -131,7 +138,8 @@ impl TreeLoad {
     ) -> Result<LoadResult> {
         let system = System::of_a_cell(mode, params, MOST_PROCESSORS)?;
         let parts = parts(params)?;
-        let mut done = self.run(system, parts, counted)?;
+        let first = first_processor(params, system.processors)?;
+        let mut done = self.run(TreeSetup { system, parts, first }, counted)?;
         done.notes = vec![system.note(), NOTE.to_owned()];
         if parts > 1 {
             done.notes.push(format!(
@@ -143,12 +151,14 @@ impl TreeLoad {
         Ok(done)
     }
 
-    /// Runs the load in a system, with one `parts`th of its computing.
-    fn run(self, system: System, parts: u32, counted: bool) -> Result<LoadResult> {
-        let (builds, sessions) =
-            (Arc::new(RecordedTree::build()?), Arc::new(RecordedTree::session()?));
+    /// Runs the load.
+    fn run(self, setup: TreeSetup, counted: bool) -> Result<LoadResult> {
+        let trees = [RecordedTree::build()?, RecordedTree::session()?];
+        let shares = [0, 1].map(|kind| setup.computing(&trees[kind]));
+        let [builds, sessions] = trees.map(Arc::new);
         let (again, too) = (Arc::clone(&builds), Arc::clone(&sessions));
-        let unix = system
+        let unix = setup
+            .system
             .builder()
             .statistics(counted)
             .program(PROGRAM, move |sys, words| {
@@ -163,14 +173,15 @@ impl TreeLoad {
                     TreeKind::Session
                 };
                 let tree = if kind == TreeKind::Build { &again } else { &too };
-                live(sys, TreeShared { tree, kind, system, parts }, process, from)
+                let (watch, share) = (setup.system.watch, shares[kind as usize]);
+                live(sys, TreeShared { tree, kind, watch, share }, process, from)
             })
             .build()
             .map_err(|error| MeasureError::fail(error.to_string()))?;
         let seconds: Arc<Mutex<Vec<(TreeKind, f64)>>> = Arc::default();
         let seen = Arc::clone(&seconds);
         let report = unix.run(move |sys| {
-            match self.begin(sys, system, parts, [&builds, &sessions], &seen) {
+            match self.begin(sys, setup, [(&builds, shares[0]), (&sessions, shares[1])], &seen) {
                 Ok(()) => 0,
                 Err(_) => 1,
             }
@@ -186,17 +197,16 @@ impl TreeLoad {
     fn begin(
         self,
         sys: &dyn Sys,
-        system: System,
-        parts: u32,
-        [builds, sessions]: [&Arc<RecordedTree>; 2],
+        TreeSetup { system, parts, first }: TreeSetup,
+        [builds, sessions]: [(&Arc<RecordedTree>, f64); 2],
         seen: &Arc<Mutex<Vec<(TreeKind, f64)>>>,
     ) -> tontine_unix::Result<()> {
         let all = (0..self.builds).map(|_| (TreeKind::Build, builds, Duration::ZERO)).chain(
             (0..self.sessions).map(|n| (TreeKind::Session, sessions, DELAY / parts * n as u32)),
         );
-        for (number, (kind, tree, delay)) in all.enumerate() {
+        for (number, (kind, (tree, share), delay)) in all.enumerate() {
             let (tree, seen, watch) = (Arc::clone(tree), Arc::clone(seen), system.watch);
-            sys.place(Some(number % system.processors))?;
+            sys.place(Some(first + number % (system.processors - first)))?;
             sys.fork(move |sys| {
                 if !delay.is_zero() && sys.nanosleep(delay).is_err() {
                     return 1;
@@ -206,7 +216,7 @@ impl TreeLoad {
                     return 1;
                 }
                 let begun = watch.begin(sys);
-                let life = TreeShared { tree: &tree, kind, system, parts };
+                let life = TreeShared { tree: &tree, kind, watch, share };
                 let Ok(root) = fork_here(sys, life, 0) else { return 1 };
                 let waited = sys.wait();
                 let seconds = watch.ns_since(sys, begun) / 1e9;
@@ -222,34 +232,71 @@ impl TreeLoad {
     }
 }
 
+/// The system of a load, and the places of its trees.
+#[derive(Debug, Clone, Copy)]
+struct TreeSetup {
+    system: System,
+    /// Each process does one `parts`th of its computing.
+    parts: u32,
+    /// The first processor on which trees begin.
+    first: usize,
+}
+
+impl TreeSetup {
+    /// Returns the share of a tree's computing that its processes do.
+    fn computing(self, tree: &RecordedTree) -> f64 {
+        let longer_s = match self.system.watch {
+            TimeSource::Machine(_) => 0.0,
+            TimeSource::Model { costs, .. } => {
+                let published = CostModel::published();
+                let steps = [CostKind::Fork, CostKind::Exit, CostKind::Reap].into_iter();
+                let longer_ns = steps.map(|step| costs.ns(step) - published.ns(step)).sum::<f64>();
+                tree.0.len() as f64 * longer_ns / 1e9
+            }
+        };
+        (1.0 - longer_s / tree.computing().as_secs_f64()).max(0.0) / f64::from(self.parts)
+    }
+}
+
+/// Returns the first processor on which trees begin.
+fn first_processor(params: &Params, processors: usize) -> Result<usize> {
+    match params.get(PLACEMENT).map(String::as_str) {
+        None => Ok(0),
+        Some(OFF_MASTER) if processors > 1 => Ok(1),
+        Some(OFF_MASTER) => Err(MeasureError::skip("needs a processor besides the master")),
+        Some(other) => Err(MeasureError::fail(format!("trees have no placement `{other}`"))),
+    }
+}
+
 /// Data shared by all processes of a tree.
 #[derive(Clone, Copy)]
 struct TreeShared<'a> {
     tree: &'a Arc<RecordedTree>,
     kind: TreeKind,
-    system: System,
-    parts: u32,
+    watch: TimeSource,
+    /// The share of the computing that the processes do.
+    share: f64,
 }
 
 /// Forks a child on its parent's processor, where most children run whose parents wait for them
 /// immediately. In mode `master` the child would otherwise begin on the master processor.
 fn fork_here(sys: &dyn Sys, life: TreeShared<'_>, process: usize) -> tontine_unix::Result<Pid> {
     sys.place(Some(sys.processor()))?;
-    let TreeShared { kind, system, parts, .. } = life;
+    let TreeShared { kind, watch, share, .. } = life;
     let tree = Arc::clone(life.tree);
-    sys.fork(move |sys| live(sys, TreeShared { tree: &tree, kind, system, parts }, process, 0))
+    sys.fork(move |sys| live(sys, TreeShared { tree: &tree, kind, watch, share }, process, 0))
 }
 
 /// Runs a process from step `from` on. Returns its exit status.
 fn live(sys: &dyn Sys, life: TreeShared<'_>, process: usize, from: usize) -> i32 {
-    let TreeShared { tree, kind, system, parts } = life;
+    let TreeShared { tree, kind, watch, share } = life;
     let mut pipe = None;
     let mut children = 0_usize;
     let Some(steps) = tree.0.get(process) else { return 2 };
     for (at, step) in steps.iter().enumerate().skip(from) {
         let done = match *step {
             TraceOp::Compute(duration) => {
-                system.watch.compute(sys, duration / parts);
+                watch.compute(sys, duration.mul_f64(share));
                 Ok(())
             }
             TraceOp::Fork(child) => fork_here(sys, life, child).map(|_| children += 1),
@@ -310,9 +357,7 @@ fn byte(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modes::TimeSource;
     use tontine_host::clock::Clock;
-    use tontine_unix_sim::CostModel;
 
     const LOAD: TreeLoad = TreeLoad { builds: 1, sessions: 2 };
 
@@ -325,7 +370,8 @@ mod tests {
         for mode in LockingMode::ALL {
             let on = |processors| {
                 let watch = TimeSource::Model { seed: 1, costs: CostModel::published() };
-                LOAD.run(System { mode, processors, watch }, 1, true).expect("it ends")
+                let system = System { mode, processors, watch };
+                LOAD.run(TreeSetup { system, parts: 1, first: 0 }, true).expect("it ends")
             };
             let alone = on(1);
             assert_eq!((alone.builds.len(), alone.sessions.len()), (1, 2), "{mode}");
@@ -340,15 +386,13 @@ mod tests {
     #[test]
     fn load_on_real_processors_computes_its_full_time() {
         let tree = RecordedTree::session().expect("a tree");
-        let computed = tree.0.iter().flatten().filter_map(|step| match step {
-            TraceOp::Compute(duration) => Some(duration.as_secs_f64()),
-            _ => None,
-        });
-        let alone = computed.sum::<f64>() / 4.0;
+        let alone = tree.computing().as_secs_f64() / 4.0;
         for mode in LockingMode::ALL {
             let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
             let watch = TimeSource::Machine(Clock::calibrated());
-            let done = LOAD.run(System { mode, processors, watch }, 4, true).expect("it ends");
+            let system = System { mode, processors, watch };
+            let setup = TreeSetup { system, parts: 4, first: 0 };
+            let done = LOAD.run(setup, true).expect("it ends");
             assert_eq!((done.builds.len(), done.sessions.len()), (1, 2), "{mode}");
             // Each interval is rounded down, by less than a microsecond.
             let long = |seconds: &f64| *seconds > 0.9 * alone;
@@ -356,6 +400,20 @@ mod tests {
             let locks = done.locks.expect("they were counted");
             assert!(locks.rows.iter().any(|row| row.acquisitions > 1000), "{mode}");
         }
+    }
+
+    #[test]
+    fn session_takes_as_long_with_longer_forks_and_exits() {
+        let of = |costs: &str, placement: &str| {
+            let cell = [("modelled", "4 processors"), ("costs", costs), (PLACEMENT, placement)];
+            let params = cell.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            let load = TreeLoad { builds: 0, sessions: 1 };
+            load.of_a_cell(LockingMode::Parallel, &params, false).map(|done| sum(&done))
+        };
+        let own = of("fork=337.502", OFF_MASTER).expect("a session");
+        let longer = of("fork=100000 exit=30000 reap=20000", OFF_MASTER).expect("a session");
+        assert!((longer / own - 1.0).abs() < 0.02, "{own} {longer}");
+        assert!(of("fork=337.502", "on-the-moon").expect_err("no place").why().contains("moon"));
     }
 
     #[test]

@@ -58,6 +58,15 @@ impl RecordedTree {
         Self::read(SESSIONS).map_err(MeasureError::fail)
     }
 
+    /// Returns the time for which all processes compute together.
+    pub(super) fn computing(&self) -> Duration {
+        let computed = self.0.iter().flatten().map(|step| match step {
+            TraceOp::Compute(duration) => *duration,
+            _ => Duration::ZERO,
+        });
+        computed.sum()
+    }
+
     /// Reads a file of processes.
     ///
     /// # Errors
