@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use textwrap::Options;
-use tontine_experiments::SUITE;
+use tontine_experiments::as_published;
 
 use crate::args::{Cli, Command};
 
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut args::definition(), "tontine", &mut text);
             print(&text).map(|()| ExitCode::SUCCESS).map_err(CommandFailure::from)
         }
-        Command::Invocation => tontine_bench::engine::invoked::serve(|task| SUITE.run(task))
+        Command::Invocation => tontine_bench::engine::invoked::serve(as_published::measure_here)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandFailure::from),
         Command::Container { order } => tontine_experiments::round_trip::container::serve(&order)

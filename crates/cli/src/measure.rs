@@ -24,7 +24,7 @@ use crate::{CommandFailure, FAILED, own, stopped_by};
 /// Runs `measure`.
 pub(crate) fn measure(asked: &Measure) -> Result<ExitCode, CommandFailure> {
     if let Some(seed) = &asked.as_published {
-        return reproduce(seed, asked);
+        return reproduce(seed, asked, &launcher(Size::Full)?);
     }
     let size = size_of(asked);
     // clap does not report a `--` that nothing follows.

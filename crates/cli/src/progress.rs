@@ -1,4 +1,4 @@
-//! Progress of `measure` on standard error: [`RunProgress`].
+//! Progress of `measure` and of a reproduction on standard error: [`RunProgress`].
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -34,6 +34,47 @@ impl RunProgress {
         Self { bar, terminal: io::stderr().is_terminal(), began: Instant::now(), last_line: None }
     }
 
+    /// Begins a run of this many units of work.
+    pub(crate) fn begin(&mut self, units: u64, line: &str) {
+        self.bar.set_length(units);
+        self.began = Instant::now();
+        self.say(line);
+    }
+
+    /// Names the task of the next invocation. After the first invocation the last figure stays
+    /// until the next one.
+    pub(crate) fn task(&self, task: &InvocationTask) {
+        if self.bar.position() == 0 {
+            self.bar.set_message(task.to_string());
+        }
+    }
+
+    /// Adds units of work that are done, and shows the first figure of the invocation that did
+    /// them.
+    pub(crate) fn add(&mut self, units: u64, task: &InvocationTask, outcome: &InvocationResult) {
+        self.bar.inc(units);
+        match outcome {
+            InvocationResult::Measured(figures) => {
+                let figure = figure(task, figures);
+                self.bar.set_message(figure.clone());
+                self.line(&figure);
+            }
+            // The last screen groups the reasons of skipped rows.
+            InvocationResult::Skipped(_) => {}
+            InvocationResult::Failed(why) => self.say(&format!("{task}: failed: {why}")),
+        }
+    }
+
+    /// Prints something while the bar is hidden.
+    pub(crate) fn suspended<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.bar.suspend(print)
+    }
+
+    /// Removes the bar.
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
     fn say(&self, line: &str) {
         if self.terminal {
             self.bar.println(line);
@@ -63,45 +104,30 @@ fn line(done: u64, all: u64, elapsed: Duration, figure: &str) -> String {
     format!("{percent:3} %{left}  {figure}")
 }
 
-/// Returns the first figure of an invocation, with its task.
-fn figure(task: &InvocationTask, figures: &InvocationFigures) -> Option<String> {
-    let first = figures.figures.first()?;
+/// Returns the first figure of an invocation, with its task; only the task if it has no figure.
+fn figure(task: &InvocationTask, figures: &InvocationFigures) -> String {
+    let Some(first) = figures.figures.first() else { return task.to_string() };
     let value = first.summary.figure(first.statistic);
-    Some(format!("{task}: {}", FormattedFigure::new(&first.unit, value, None).value))
+    format!("{task}: {}", FormattedFigure::new(&first.unit, value, None).value)
 }
 
 impl Progress for RunProgress {
     fn began(&mut self, plan: &Plan) {
-        self.bar.set_length(plan.in_all() as u64);
-        self.began = Instant::now();
         let cells = plan.tasks.len();
-        self.say(&format!("{cells} tasks in {} fresh processes", plan.in_all()));
+        let line = format!("{cells} tasks in {} fresh processes", plan.in_all());
+        self.begin(plan.in_all() as u64, &line);
     }
 
     fn invoking(&mut self, task: &InvocationTask, _block: usize) {
-        // The last figure stays until the next one; before the first, the task is shown.
-        if self.bar.position() == 0 {
-            self.bar.set_message(task.to_string());
-        }
+        self.task(task);
     }
 
     fn invoked(&mut self, task: &InvocationTask, outcome: &InvocationResult, left_out: usize) {
-        self.bar.inc(1 + left_out as u64);
-        match outcome {
-            InvocationResult::Measured(figures) => {
-                if let Some(figure) = figure(task, figures) {
-                    self.bar.set_message(figure.clone());
-                    self.line(&figure);
-                }
-            }
-            // The last screen groups the reasons of skipped rows.
-            InvocationResult::Skipped(_) => {}
-            InvocationResult::Failed(why) => self.say(&format!("{task}: failed: {why}")),
-        }
+        self.add(1 + left_out as u64, task, outcome);
     }
 
     fn ended(&mut self) {
-        self.bar.finish_and_clear();
+        self.end();
     }
 }
 

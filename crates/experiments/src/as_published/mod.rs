@@ -2,23 +2,28 @@
 //! by [`SourceDocument::reproduce`].
 //!
 //! A reproduction keeps its source's protocol, sizes and form of output, prints the published
-//! values next to its own, and comments on the method in one line. [`crate`] contains the actual
-//! experiments, with intervals; no report includes a reproduction.
+//! values next to its own, and ends with a verdict on each claim of the source. Its points are
+//! measured in fresh processes. [`crate`] contains the actual experiments, with intervals; no report
+//! includes a reproduction.
 
+mod points;
 pub mod seed_000;
 pub mod seed_001;
 pub mod seed_002;
 pub mod seed_003;
 pub mod seed_004;
-mod verdict;
+pub(crate) mod verdict;
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use tontine_host::error::Result;
+use tontine_bench::observe::Observed;
+use tontine_bench::size::Size;
+use tontine_bench::task::{InvocationTask, Params};
+use tontine_host::error::{ErrorContext, MeasureError, Result};
 
-/// A function that runs one reproduction and writes its output. If the flag is set, the run is
-/// reduced.
-type Reproduce = fn(bool, &mut dyn Write) -> Result<()>;
+use crate::SUITE;
+pub use points::{FreshProcesses, MeasurePoint};
+use points::{Points, own_experiment, reply};
 
 /// A source: one of the documents on which this project is based.
 #[derive(Debug, Clone, Copy)]
@@ -29,9 +34,28 @@ pub struct SourceDocument {
     pub title: &'static str,
     /// Name of the file.
     pub file: &'static str,
-    /// Seconds that a reduced and a whole run take on two processors of a virtual machine.
-    pub seconds: [u32; 2],
-    run: Reproduce,
+    programs: Programs,
+}
+
+/// The programs of a source. A flag that is set reduces the run.
+#[derive(Debug, Clone, Copy)]
+enum Programs {
+    /// Each point runs in a fresh process.
+    Apart {
+        /// Measures all points and writes the output.
+        run: fn(&mut Points<'_, '_>, &mut dyn Write) -> Result<()>,
+        /// Measures one of the source's own points, in the calling process.
+        own: fn(&InvocationTask) -> Result<Observed>,
+        /// Returns the seconds that a point takes on two processors of a virtual machine.
+        seconds: fn(&InvocationTask) -> f64,
+    },
+    /// All points run in one fresh process.
+    Together {
+        /// Measures all points and writes the output.
+        run: fn(bool, &mut dyn Write) -> Result<()>,
+        /// Seconds that a reduced and a whole run take on two processors of a virtual machine.
+        seconds: [f64; 2],
+    },
 }
 
 const SEEDS: &[SourceDocument] = &[
@@ -39,36 +63,35 @@ const SEEDS: &[SourceDocument] = &[
         number: "000",
         title: "When is it signaled?",
         file: "000_e5b594b431d286f3.txt",
-        seconds: [45, 7300],
-        run: seed_000::reproduce,
+        programs: Programs::Together { run: seed_000::reproduce, seconds: [45.0, 7300.0] },
     },
     SourceDocument {
         number: "001",
         title: "Parallelizing signal handling and process management in OSF/1",
         file: "001_eea79c693d64053d.txt",
-        seconds: [40, 900],
-        run: seed_001::reproduce,
+        programs: Programs::Apart {
+            run: seed_001::reproduce,
+            own: seed_001::own_point,
+            seconds: seed_001::seconds,
+        },
     },
     SourceDocument {
         number: "002",
         title: "Monitoring processes",
         file: "002_6bd361610943228c.txt",
-        seconds: [3, 35],
-        run: seed_002::reproduce,
+        programs: Programs::Together { run: seed_002::reproduce, seconds: [3.0, 35.0] },
     },
     SourceDocument {
         number: "003",
         title: "Threads 2: thread safety, signals, allocators",
         file: "003_992cd4313600ddb8.txt",
-        seconds: [3, 10],
-        run: seed_003::reproduce,
+        programs: Programs::Together { run: seed_003::reproduce, seconds: [3.0, 10.0] },
     },
     SourceDocument {
         number: "004",
         title: "Minimal latency of mechanisms between processes",
         file: "004_460f2a7bc619b165.txt",
-        seconds: [15, 600],
-        run: seed_004::reproduce,
+        programs: Programs::Together { run: seed_004::reproduce, seconds: [15.0, 600.0] },
     },
 ];
 
@@ -87,13 +110,63 @@ pub fn find(name: &str) -> Option<&'static SourceDocument> {
 
 impl SourceDocument {
     /// Repeats the source's programs and writes their output, next to the published values. If
-    /// `quick`, reduces the sizes and says so in the output.
+    /// `quick`, reduces the sizes and says so in the output. `measure` measures each point.
     ///
     /// # Errors
     /// Returns `Skipped` if the machine lacks a requirement, and `Failed` if a program fails or
     /// `out` cannot be written.
-    pub fn reproduce(&self, quick: bool, out: &mut dyn Write) -> Result<()> {
-        (self.run)(quick, out)
+    pub fn reproduce(
+        &self,
+        quick: bool,
+        out: &mut dyn Write,
+        measure: &mut MeasurePoint<'_>,
+    ) -> Result<()> {
+        let mut points = Points { source: self.number, quick, measure };
+        match self.programs {
+            Programs::Apart { run, .. } => run(&mut points, out),
+            Programs::Together { .. } => {
+                let text: String = points.own("all", Params::new())?;
+                out.write_all(text.as_bytes()).during("writing the reproduction")
+            }
+        }
+    }
+
+    /// Returns the seconds that each point of a reproduction takes on two processors of a virtual
+    /// machine, in the order in which the points are measured.
+    pub fn seconds(&self, quick: bool) -> Vec<f64> {
+        let mut seconds = Vec::new();
+        // The programs also print if they have no figures.
+        let _ = self.reproduce(quick, &mut io::sink(), &mut |task| {
+            seconds.push(match self.programs {
+                Programs::Apart { seconds, .. } => seconds(task),
+                Programs::Together { seconds, .. } => seconds[usize::from(!quick)],
+            });
+            Err(MeasureError::fail("not measured"))
+        });
+        seconds
+    }
+
+    /// Measures one of the source's own points, in the calling process.
+    fn own(&self, task: &InvocationTask) -> Result<Observed> {
+        match self.programs {
+            Programs::Apart { own, .. } => own(task),
+            Programs::Together { run, .. } => {
+                let mut text = Vec::new();
+                run(task.size == Size::Quick, &mut text)?;
+                reply(&String::from_utf8_lossy(&text))
+            }
+        }
+    }
+}
+
+/// Measures a point of a reproduction, or a cell of an experiment, in the calling process.
+///
+/// # Errors
+/// Returns a [`MeasureError`]: skipped or failed, with the reason.
+pub fn measure_here(task: &InvocationTask) -> Result<Observed> {
+    match SEEDS.iter().find(|seed| own_experiment(seed.number) == task.experiment) {
+        Some(seed) => seed.own(task),
+        None => SUITE.run(task),
     }
 }
 

@@ -5,34 +5,54 @@
 //! processor, as OSF/1 did before; `parallel` is the paper's kernel. They run on a model of the
 //! paper's ten processors if the experiment has one, otherwise on this machine's processors.
 //!
-//! The paper's figures have no numbers, so none of their points are reproduced: a description of
-//! the paper's curve follows each figure. The measurements are those of the four experiments;
-//! `tontine measure` gives their intervals. Each curve here comes from one run, as in the paper.
-//! [`section_9`] checks the paper's statements on its locks.
+//! In the paper's old kernel no process belongs to the master processor: a thread moves there for
+//! each call. In the model, processes stay on their processors. So no process of the old kernel has
+//! its place on the master's ([`PublishedCurve::old_placement`]), except in figure 2, in which a
+//! single process is to show the cost of locks alone.
+//!
+//! The builds and sessions are traces of real ones, whose forks and exits took a real kernel's time.
+//! The model's own are three hundred times shorter, so figures 3 and 4 charge what this machine's
+//! kernel takes ([`RealForks`]).
+//!
+//! The paper's figures have no numbers. [`claims`] compares the shapes of the curves with what the
+//! paper says about them. The measurements are those of the four experiments; `tontine measure`
+//! gives their intervals. Each curve here comes from one run, as in the paper. [`section_9`] checks
+//! the paper's statements on its locks.
 
+mod claims;
 mod section_9;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use tontine_bench::machine::topology::Topology;
-use tontine_bench::observe::Observed;
+use tontine_bench::engine::invoked::InvocationFigures;
 use tontine_bench::size::Size;
+use tontine_bench::stats::summary::Summary;
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
+use tontine_unix_sim::{CostKind, CostModel};
 
-use crate::SUITE;
+use super::points::Points;
+use super::verdict;
+use crate::modes::COSTS;
+use crate::trees::OFF_MASTER;
+use claims::{Figure, Findings};
+pub(super) use section_9::own_point;
+use tasks::{is_papers, tasks};
 
 /// Width of the longest bar in characters.
 const WIDTH: f64 = 40.0;
-/// The levels of a quick run.
+/// Width of a line of text.
+const COLUMNS: usize = 80;
+/// The levels of this machine's curves in a quick run.
 const QUICK_LEVELS: [u64; 3] = [1, 2, 4];
 /// Number of processors of the paper's machine.
 const PAPERS_PROCESSORS: usize = 10;
 /// The parameter of a cell that models the processors of the paper's machine.
 const PAPERS_MACHINE: (&str, &str) = ("modelled", "10 processors");
-/// Placements in which both processes of a pair run at the same time, as in the paper.
-const APART: [&str; 2] = ["cross-core", "spread"];
+/// The last number of pairs that does not need more processors than the paper's machine has.
+const FITTING_PAIRS: u64 = 5;
 
 /// A kernel that has a curve in a figure.
 #[derive(Clone, Copy)]
@@ -60,6 +80,10 @@ struct PublishedCurve {
     most: u64,
     /// Label of the vertical axis.
     unit: &'static str,
+    /// The placement of the old kernel's processes in the model, if it is not the new kernel's.
+    old_placement: Option<&'static str>,
+    /// `true` if the model's forks and exits take as long as this machine's.
+    real_forks: bool,
     /// Description of the paper's curves.
     shape: &'static str,
 }
@@ -73,6 +97,8 @@ const CURVES: [PublishedCurve; 4] = [
         level: "pairs",
         most: 10,
         unit: "signals/s per process",
+        old_placement: Some("spread-off-master"),
+        real_forks: false,
         shape: "old kernel inversely proportional to the pairs; new kernel falling beyond five \
                 pairs on ten processors, probably because of the switches between processes",
     },
@@ -84,6 +110,8 @@ const CURVES: [PublishedCurve; 4] = [
         level: "processes",
         most: 7,
         unit: "forks/s per process",
+        old_placement: None,
+        real_forks: false,
         shape: "new kernel faster, by less than for signals: a fork depends on the virtual memory \
                 system, which differed between the kernels, so that these figures tell least; a \
                 single process shows that the new locks cost it nothing",
@@ -96,6 +124,8 @@ const CURVES: [PublishedCurve; 4] = [
         level: "builds",
         most: 8,
         unit: "s per build",
+        old_placement: Some(OFF_MASTER),
+        real_forks: true,
         shape: "new kernel a little faster, because most of the time is not spent in what was \
                 changed; to the right it degrades more sharply, which the paper attributes to the \
                 load of the one disk rather than to the kernel's locks",
@@ -108,112 +138,253 @@ const CURVES: [PublishedCurve; 4] = [
         level: "sessions",
         most: 8,
         unit: "s per iteration",
+        old_placement: Some(OFF_MASTER),
+        real_forks: true,
         shape: "both curves of similar shape and less regular than the others; the new kernel \
                 takes less time by a noticeable factor. (There: logins over a network; here: each \
                 on its own terminal; `sessions/login` has the logins)",
     },
 ];
 
-/// Runs the paper's four measurements and draws their curves. If `quick`, measures fewer levels and
-/// says so in the output.
+/// Runs the paper's four measurements, draws their curves and writes the verdicts on its claims. A
+/// quick run measures fewer levels and says so in the output.
 ///
 /// # Errors
 /// Returns `Failed` if `out` cannot be written. If something cannot be measured, a line gives the
 /// reason.
-pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
     let processors = tontine_host::os::pin::allowed()?.len();
-    say(
+    let reduced = if points.quick() { " Reduced for a quick run." } else { "" };
+    tell(
         out,
-        format_args!(
+        &format!(
             "Linux on {processors} processors; published: two OSF/1 kernels on an Encore Multimax, \
-             ten NS32332 of about 1.5 MIPS, 224 MB.{}",
-            if quick { " Reduced to a few levels for a quick run." } else { "" }
+             ten NS32332 of about 1.5 MIPS, 224 MB.{reduced}"
         ),
     )?;
-    for curve in &CURVES {
-        draw(curve, quick, processors, out)?;
+    let [signals, forks, builds, sessions] = &CURVES;
+    let signals = draw(signals, None, processors, points, out)?;
+    let unswitched = [FITTING_PAIRS, signals.most].map(|level| switchless(level, points));
+    let forks = draw(forks, None, processors, points, out)?;
+    let real = RealForks::of_this_machine(points);
+    let builds = draw(builds, real.as_ref().ok(), processors, points, out)?;
+    let sessions = draw(sessions, real.as_ref().ok(), processors, points, out)?;
+    if let Err(trouble) = &real {
+        tell(out, &format!("\nThis machine's forks could not be timed: {trouble}"))?;
     }
-    section_9::tell(quick, processors, out)?;
-    say(
+    let locks = section_9::tell_all(processors, points, out)?;
+    tell(
         out,
-        format_args!(
-            "\nToday: one run per point, as in the paper; the next run differs. For intervals: \
-             tontine measure signal-throughput fork-throughput builds sessions. More processes \
-             than processors is another regime, marked *. The two kernels run in one process, \
-             where a system call is a function call and a fork copies no address space: compare \
-             their figures with each other and not with Linux's."
-        ),
-    )
+        "\nOne run per point, as in the paper; the next run differs. For intervals: tontine measure \
+         signal-throughput fork-throughput builds sessions. More processes than processors is \
+         another regime, marked *. The two kernels run in one process, where a system call is a \
+         function call and a fork copies no address space: compare their figures with each other \
+         and not with Linux's.",
+    )?;
+    let findings = Findings {
+        figures: [signals, forks, builds, sessions],
+        unswitched,
+        real: real.ok(),
+        locks,
+    };
+    verdict::print(out, &claims::verdicts(&findings))
+}
+
+/// Returns the seconds that a point takes on two processors of a virtual machine.
+pub(super) fn seconds(task: &InvocationTask) -> f64 {
+    let number = |name: &str| {
+        let number = task.params.get(name).and_then(|words| words.split(' ').next()?.parse().ok());
+        number.unwrap_or(0.0)
+    };
+    let processors = number(PAPERS_MACHINE.0);
+    let level = ["pairs", "processes", "builds", "sessions", "beside"].map(number).iter().sum();
+    match (task.experiment.as_str(), level, task.size) {
+        ("signal-throughput" | "fork-throughput", ..) if processors > 0.0 => 0.008 * processors,
+        ("signal-throughput", level, _) => 0.4 * level,
+        ("fork-throughput", level, _) => 0.15 * level,
+        ("spawn", ..) => 0.5,
+        // The paper's load.
+        (_, 0.0, _) if processors > 0.0 => 0.2,
+        (_, level, _) if processors > 0.0 => 0.03 + 0.012 * level,
+        ("builds", level, _) => 1.0 + level,
+        ("sessions", level, _) => 1.8 + 0.3 * level,
+        (_, _, Size::Quick) => 0.5,
+        _ => 5.0,
+    }
+}
+
+/// The time that this machine's kernel takes for a fork, and for an exit with its wait, in
+/// nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct RealForks {
+    fork: f64,
+    end: f64,
+}
+
+impl RealForks {
+    /// The part of an exit and its wait that the exit takes, as in
+    /// [`tontine_unix_sim::CostModel::measure`].
+    const EXIT: f64 = 0.6;
+
+    /// Measures a fork, and a fork with its exit and wait.
+    ///
+    /// # Errors
+    /// Returns an error if one of them could not be measured.
+    fn of_this_machine(points: &mut Points<'_, '_>) -> Result<Self> {
+        let mut median = |experiment: &str, variant: &str, param: [&str; 2], metric: &str| {
+            let task = InvocationTask {
+                experiment: experiment.into(),
+                variant: variant.into(),
+                params: Params::from([param.map(str::to_owned).into()]),
+                size: Size::Full,
+            };
+            let figures = points.cell(&task)?;
+            // Other programs lengthen some forks.
+            Ok::<_, MeasureError>(summary(&figures, metric)?.median)
+        };
+        let rate = median("fork-throughput", "linux", ["processes", "1"], "forked");
+        let whole = median("spawn", "fork", ["placement", "same-core"], "spawn");
+        let fork = 1e9 / rate?;
+        Ok(Self { fork, end: (whole? - fork).max(0.0) })
+    }
+
+    /// Returns the steps of a model with their costs.
+    fn costs(self) -> String {
+        let steps = [
+            (CostKind::Fork, self.fork),
+            (CostKind::Exit, Self::EXIT * self.end),
+            (CostKind::Reap, (1.0 - Self::EXIT) * self.end),
+        ];
+        steps.map(|(step, ns)| format!("{}={ns:.0}", step.name())).join(" ")
+    }
+
+    /// Returns the time of a fork, an exit and a wait in µs, here and in the model.
+    fn micros(self) -> [f64; 2] {
+        let model = CostModel::published();
+        let own = [CostKind::Fork, CostKind::Exit, CostKind::Reap].map(|step| model.ns(step));
+        [(self.fork + self.end) / 1e3, own.iter().sum::<f64>() / 1e3]
+    }
 }
 
 /// A kernel's figures by level, and its notes.
 #[derive(Default)]
-struct Points {
+struct CurvePoints {
     values: BTreeMap<u64, Result<f64>>,
     notes: Vec<String>,
 }
 
-fn draw(curve: &PublishedCurve, quick: bool, processors: usize, out: &mut dyn Write) -> Result<()> {
+impl CurvePoints {
+    /// Measures each task. If there are no tasks, the result contains the reason.
+    fn measure(
+        curve: &PublishedCurve,
+        variant: &str,
+        tasks: BTreeMap<u64, InvocationTask>,
+        points: &mut Points<'_, '_>,
+    ) -> Self {
+        let mut measured = Self::default();
+        if tasks.is_empty() {
+            let what = format!("{} has no such levels of `{variant}` here", curve.experiment);
+            measured.values.insert(0, Err(MeasureError::skip(what)));
+        }
+        for (level, task) in tasks {
+            let value = points.cell(&task).and_then(|figures| {
+                let value = mean(&figures, curve.metric);
+                measured.notes = figures.notes;
+                value
+            });
+            measured.values.insert(level, value);
+        }
+        measured
+    }
+
+    /// Returns the levels that have a figure.
+    fn curve(&self) -> BTreeMap<u64, f64> {
+        let there = self.values.iter();
+        there.filter_map(|(level, value)| Some((*level, *value.as_ref().ok()?))).collect()
+    }
+
+    fn largest(&self) -> f64 {
+        self.curve().into_values().fold(0.0, f64::max)
+    }
+}
+
+fn draw(
+    curve: &PublishedCurve,
+    real: Option<&RealForks>,
+    processors: usize,
+    points: &mut Points<'_, '_>,
+    out: &mut dyn Write,
+) -> Result<Figure> {
     say(out, format_args!("\n{}", curve.title))?;
-    let [old, new] = [OLD, NEW].map(|kernel| (kernel, tasks(curve, kernel.variant)));
-    let modelled = [&old.1, &new.1].iter().all(|tasks| tasks.values().any(is_papers));
+    let kernels = [OLD, NEW].map(|kernel| (kernel, tasks(curve, kernel.variant)));
+    let modelled = kernels.iter().all(|(_, tasks)| tasks.values().any(is_papers));
     let (place, seats) = if modelled {
         (format!("modelled with {}", PAPERS_MACHINE.1), PAPERS_PROCESSORS)
     } else {
         (format!("virtual Unix on {processors} processors"), processors)
     };
-    let [old, new] =
-        [old, new].map(|(kernel, tasks)| (kernel, points(curve, kernel.variant, tasks, quick)));
-    let largest = largest(&old.1).max(largest(&new.1));
+    // The model's own forks and exits are modelled too, for comparison.
+    let own = (curve.real_forks && modelled).then(|| {
+        kernels.clone().map(|(kernel, tasks)| {
+            CurvePoints::measure(curve, kernel.variant, tasks, points).curve()
+        })
+    });
+    let real = real.filter(|_| own.is_some());
+    let [old, new] = kernels.map(|(kernel, mut tasks)| {
+        if let Some(real) = real {
+            for task in tasks.values_mut() {
+                task.params.insert(COSTS.to_owned(), real.costs());
+            }
+        }
+        (kernel, CurvePoints::measure(curve, kernel.variant, tasks, points))
+    });
+    let largest = old.1.largest().max(new.1.largest());
     for (PublishedKernel { name, variant }, points) in [&old, &new] {
         say(out, format_args!("\n{name} (`{variant}`, {place})"))?;
         bars(curve, points, largest, seats, out)?;
     }
     for note in &new.1.notes {
-        say(out, format_args!("({note})"))?;
+        tell(out, &format!("({note})"))?;
     }
-    ratios(&old.1, &new.1, out)?;
-    let here = points(curve, curve.linux, tasks(curve, curve.linux), quick);
+    if curve.old_placement.is_some() && modelled {
+        tell(out, "(no process of the old kernel has its place on the master processor)")?;
+    }
+    let ratios = ratios(&old.1.curve(), &new.1.curve());
+    if let (Some(real), Some([old, new])) = (real, &own) {
+        let [here, model] = real.micros();
+        tell(
+            out,
+            &format!(
+                "(a fork, an exit and a wait take {here:.0} µs, as on this machine's Linux; the \
+                 traced ones computed for that much less)\n\nnew kernel / old kernel, by level: \
+                 {ratios}\nif the three take {model:.2} µs, as in the model: {}",
+                self::ratios(old, new)
+            ),
+        )?;
+    } else if !ratios.is_empty() {
+        tell(out, &format!("\nnew kernel / old kernel, by level: {ratios}"))?;
+    }
+    let mut here = tasks(curve, curve.linux);
+    here.retain(|level, _| !points.quick() || QUICK_LEVELS.contains(level));
+    let here = CurvePoints::measure(curve, curve.linux, here, points);
     say(out, format_args!("\nLinux, {processors} processors"))?;
-    bars(curve, &here, self::largest(&here), processors, out)?;
-    say(out, format_args!("\nThe paper: {}.", curve.shape))
+    bars(curve, &here, here.largest(), processors, out)?;
+    tell(out, &format!("\nThe paper: {}.", curve.shape))?;
+    let [old, new, linux] = [old.1, new.1, here].map(|points| points.curve());
+    Ok(Figure { most: curve.most, old, new, linux, own })
 }
 
-/// Measures each task. If there are no tasks, the result contains the reason.
-fn points(
-    curve: &PublishedCurve,
-    variant: &str,
-    tasks: BTreeMap<u64, InvocationTask>,
-    quick: bool,
-) -> Points {
-    let mut points = Points::default();
-    if tasks.is_empty() {
-        let what = format!("{} has no such levels of `{variant}` here", curve.experiment);
-        points.values.insert(0, Err(MeasureError::skip(what)));
-    }
-    for (level, task) in tasks {
-        if quick && !QUICK_LEVELS.contains(&level) {
-            continue;
-        }
-        let observed = run(&task.experiment, &task.variant, task.params);
-        let value = observed.and_then(|observed| {
-            let value = mean(&observed, curve.metric);
-            points.notes = observed.notes;
-            value
-        });
-        points.values.insert(level, value);
-    }
-    points
-}
-
-fn largest(points: &Points) -> f64 {
-    points.values.values().filter_map(|value| value.as_ref().ok()).copied().fold(0.0, f64::max)
+/// Models the new kernel's figure 1 at a level with switches that take no time.
+fn switchless(level: u64, points: &mut Points<'_, '_>) -> Option<f64> {
+    let mut task = tasks(&CURVES[0], NEW.variant).remove(&level)?;
+    task.params.insert(COSTS.to_owned(), format!("{}=0", CostKind::Switch.name()));
+    points.cell(&task).and_then(|figures| mean(&figures, CURVES[0].metric)).ok()
 }
 
 /// Writes a line per level, with a bar in proportion to the largest value.
 fn bars(
     curve: &PublishedCurve,
-    points: &Points,
+    points: &CurvePoints,
     largest: f64,
     processors: usize,
     out: &mut dyn Write,
@@ -235,18 +406,13 @@ fn bars(
     Ok(())
 }
 
-/// Writes the new kernel's figures as multiples of the old one's, for the levels at which both
+/// Returns the new kernel's figures as multiples of the old one's, for the levels at which both
 /// kernels have a figure.
-fn ratios(old: &Points, new: &Points, out: &mut dyn Write) -> Result<()> {
-    let both = old.values.iter().filter_map(|(level, old)| {
-        let (old, new) = (old.as_ref().ok()?, new.values.get(level)?.as_ref().ok()?);
-        Some(format!("{level}: {}", figure(new / old)))
-    });
-    let both: Vec<String> = both.collect();
-    if both.is_empty() {
-        return Ok(());
-    }
-    say(out, format_args!("\nratio of new kernel to old kernel, by level: {}", both.join("  ")))
+fn ratios(old: &BTreeMap<u64, f64>, new: &BTreeMap<u64, f64>) -> String {
+    let both = old
+        .iter()
+        .filter_map(|(level, old)| Some(format!("{level}: {}", figure(new.get(level)? / old))));
+    both.collect::<Vec<_>>().join("  ")
 }
 
 /// Formats a figure: one run supports no more than three or four digits.
@@ -260,151 +426,25 @@ fn processes(curve: &PublishedCurve, level: u64) -> usize {
     level as usize * each
 }
 
-/// Returns one task for each level of the paper, in ascending order, if the experiment has the
-/// variant. The task uses a model of the paper's machine if there is one; otherwise both ends of a
-/// pair run on their own processors.
-fn tasks(curve: &PublishedCurve, variant: &str) -> BTreeMap<u64, InvocationTask> {
-    let experiment = SUITE
-        .find(curve.experiment)
-        .filter(|experiment| experiment.variants().iter().any(|offered| offered.name == variant));
-    let Some(experiment) = experiment else {
-        return BTreeMap::new();
-    };
-    let topology = Topology::of_this_machine();
-    let task = |params: Params| InvocationTask {
-        experiment: curve.experiment.into(),
-        variant: variant.into(),
-        params,
-        size: Size::Full,
-    };
-    let params = experiment.params(variant, &topology, Size::Full);
-    let mut tasks: Vec<InvocationTask> = params.into_iter().map(task).collect();
-    let modelled = tasks.iter().any(is_papers);
-    tasks.retain(|task| is_papers(task) == modelled);
-    tasks.retain(|task| modelled || !task.params.contains_key(PAPERS_MACHINE.0));
-    // Sessions with simultaneous builds are a different load, which section 9 measures.
-    tasks.retain(|task| !task.params.contains_key("beside"));
-    // If a level has two placements, the last one is kept.
-    tasks.sort_by_key(|task| {
-        task.params.get("placement").is_none_or(|name| APART.contains(&name.as_str()))
-    });
-    let of_level = |task: InvocationTask| {
-        let level: u64 = task.params.get(curve.level)?.parse().ok()?;
-        (level <= curve.most).then_some((level, task))
-    };
-    let mut tasks: BTreeMap<u64, InvocationTask> = tasks.into_iter().filter_map(of_level).collect();
-    // A model's cells cover fewer levels than the paper, but the model can also run at the levels
-    // in between.
-    if let Some(any) = tasks.values().next().filter(|_| modelled).cloned() {
-        for level in 1..=curve.most {
-            let mut between = any.clone();
-            between.params.insert(curve.level.to_owned(), level.to_string());
-            tasks.entry(level).or_insert(between);
-        }
-    }
-    tasks
+/// Returns the mean of a metric over the processes of one run.
+fn mean(figures: &InvocationFigures, metric: &str) -> Result<f64> {
+    summary(figures, metric).map(|summary| summary.mean)
 }
 
-/// Returns `true` if a task runs on a model of the paper's machine.
-fn is_papers(task: &InvocationTask) -> bool {
-    task.params.get(PAPERS_MACHINE.0).is_some_and(|found| found == PAPERS_MACHINE.1)
-}
-
-/// Runs one cell at the size of the source.
-fn run(name: &str, variant: &str, params: Params) -> Result<Observed> {
-    let found = SUITE
-        .find(name)
-        .ok_or_else(|| MeasureError::skip(format!("there is no experiment {name}")))?;
-    let (experiment, variant) = (name.to_owned(), variant.to_owned());
-    found.run(&InvocationTask { experiment, variant, params, size: Size::Full })
-}
-
-/// Returns the mean over the processes of one run.
-fn mean(observed: &Observed, metric: &str) -> Result<f64> {
-    let found = observed.series.iter().find(|series| series.metric == metric);
-    let found = found
-        .ok_or_else(|| MeasureError::fail(format!("the experiment yielded no series {metric}")))?;
-    let mean = found.samples.iter().sum::<f64>() / found.samples.len() as f64;
-    if mean.is_finite() {
-        Ok(mean)
-    } else {
-        Err(MeasureError::fail("the experiment yielded no samples"))
-    }
+fn summary<'a>(figures: &'a InvocationFigures, metric: &str) -> Result<&'a Summary> {
+    let found = figures.figures.iter().find(|figure| figure.metric == metric);
+    let lack = || MeasureError::fail(format!("the experiment yielded no series {metric}"));
+    Ok(&found.ok_or_else(lack)?.summary)
 }
 
 fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
     writeln!(out, "{line}").during("writing the curves")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tontine_host::peer::in_a_process_of_its_own;
-
-    #[test]
-    fn each_linux_curve_has_exactly_the_papers_levels() {
-        for curve in &CURVES {
-            let levels: Vec<u64> = tasks(curve, curve.linux).into_keys().collect();
-            let papers: Vec<u64> = (1..=curve.most).collect();
-            assert_eq!(levels, papers, "{}", curve.title);
-            for (level, task) in tasks(curve, curve.linux) {
-                assert_eq!(task.params[curve.level], level.to_string(), "{}", curve.title);
-            }
-        }
-    }
-
-    #[test]
-    fn figure_prints_bar_per_level_and_marks_crowded_levels() {
-        in_a_process_of_its_own(|| {
-            let mut out = Vec::new();
-            draw(&CURVES[1], true, 3, &mut out).map_err(|trouble| trouble.to_string())?;
-            let text = String::from_utf8(out).map_err(|error| error.to_string())?;
-            let bars = text.lines().filter(|line| line.ends_with('#'));
-            let levels: Vec<&str> =
-                bars.filter_map(|line| line.split_whitespace().next()).collect();
-            // Levels of the old kernel, the new kernel and this machine's kernel.
-            let whole = levels.len() == 9
-                && (0..3)
-                    .all(|level| levels[level].trim_end_matches('*') == ["1", "2", "4"][level])
-                && levels[6..] == ["1", "2", "4*"]
-                && text.contains("\nold kernel (`master`, ")
-                && text.contains("\nnew kernel (`parallel`, ")
-                && text.contains("\nratio of new kernel to old kernel, by level: 1: ")
-                && text.starts_with("\nFigure 2: Forks Completed per Process per Second\n")
-                && text.contains("processes forks/s per process\n")
-                && text.lines().last().is_some_and(|line| line.starts_with("The paper: "))
-                && !text.contains("failed")
-                && !text.contains("skipped");
-            if whole { Ok(()) } else { Err(text) }
-        });
-    }
-
-    #[test]
-    fn both_kernels_have_exactly_the_papers_levels() {
-        for curve in &CURVES {
-            let papers: Vec<u64> = (1..=curve.most).collect();
-            for PublishedKernel { variant, .. } in [OLD, NEW] {
-                let tasks = tasks(curve, variant);
-                let levels: Vec<u64> = tasks.keys().copied().collect();
-                assert_eq!(levels, papers, "{}, {variant}", curve.title);
-                let modelled = tasks.values().filter(|task| is_papers(task)).count();
-                assert_eq!(modelled, tasks.len(), "{}", curve.title);
-                let loaded = |task: &InvocationTask| task.params.contains_key("beside");
-                assert!(!tasks.values().any(loaded), "{}", curve.title);
-            }
-        }
-    }
-
-    #[test]
-    fn unmeasurable_curve_prints_its_reason() {
-        let stranger = PublishedCurve { experiment: "pigeons", ..CURVES[0] };
-        let mut out = Vec::new();
-        draw(&stranger, true, 2, &mut out).expect("a vector can be written");
-        let text = String::from_utf8(out).expect("UTF-8");
-        assert!(
-            text.contains("\nskipped: pigeons has no such levels of `master` here\n"),
-            "{text}"
-        );
-        assert!(text.contains("The paper: ") && !text.contains('#'), "{text}");
-    }
+/// Writes text, wrapped.
+fn tell(out: &mut dyn Write, text: &str) -> Result<()> {
+    say(out, format_args!("{}", textwrap::fill(text, COLUMNS)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,6 +94,19 @@ fn parts(params: &Params) -> Result<u32> {
     })
 }
 
+/// Returns the number of signal calls that the shell of the traced session makes, and the number
+/// of processes that it starts.
+///
+/// # Errors
+/// Returns `Failed` if the trace is invalid.
+pub(super) fn calls_of_the_shell() -> Result<(usize, usize)> {
+    let session = RecordedTree::session()?;
+    let shell = session.0.first().map_or(&[][..], Vec::as_slice);
+    let count = |is: fn(&TraceOp) -> bool| shell.iter().filter(|step| is(step)).count();
+    let calls = count(|step| matches!(step, TraceOp::Action | TraceOp::Mask | TraceOp::Kill));
+    Ok((calls, count(|step| matches!(step, TraceOp::Fork(_)))))
+}
+
 /// The note on the trees.
 const NOTE: &str = "the processes of a real one, traced: they fork, call exec, wait, query signals \
                     and compute as it did, share no disk, and do not wait for each other's data";

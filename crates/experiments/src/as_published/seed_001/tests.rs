@@ -1,0 +1,133 @@
+use tontine_bench::engine::invoked::MetricSummary;
+use tontine_bench::observe::Series;
+use tontine_host::peer::in_a_process_of_its_own;
+
+use super::*;
+use crate::as_published::{find, measure_here};
+
+/// Calls `reproduce` with points that `measure` measures in this process.
+fn with_points<T>(
+    measure: &mut dyn FnMut(&InvocationTask) -> Result<InvocationFigures>,
+    reproduce: impl FnOnce(&mut Points<'_, '_>) -> T,
+) -> T {
+    reproduce(&mut Points { source: "001", quick: true, measure })
+}
+
+fn here(task: &InvocationTask) -> Result<InvocationFigures> {
+    measure_here(task).map(InvocationFigures::of)
+}
+
+#[test]
+fn each_linux_curve_has_exactly_the_papers_levels() {
+    for curve in &CURVES {
+        let levels: Vec<u64> = tasks(curve, curve.linux).into_keys().collect();
+        let papers: Vec<u64> = (1..=curve.most).collect();
+        assert_eq!(levels, papers, "{}", curve.title);
+        for (level, task) in tasks(curve, curve.linux) {
+            assert_eq!(task.params[curve.level], level.to_string(), "{}", curve.title);
+        }
+    }
+}
+
+#[test]
+fn figure_prints_bar_per_level_and_marks_crowded_levels() {
+    in_a_process_of_its_own(|| {
+        let mut out = Vec::new();
+        with_points(&mut here, |points| draw(&CURVES[1], None, 3, points, &mut out))
+            .map_err(|trouble| trouble.to_string())?;
+        let text = String::from_utf8(out).map_err(|error| error.to_string())?;
+        let bars = text.lines().filter(|line| line.ends_with('#'));
+        let levels: Vec<&str> = bars.filter_map(|line| line.split_whitespace().next()).collect();
+        // Levels of the old kernel, the new kernel and this machine's kernel.
+        let modelled = ["1", "2", "3", "4", "5", "6", "7"];
+        let whole = levels == [&modelled[..], &modelled[..], &["1", "2", "4*"]].concat()
+            && text.contains("\nold kernel (`master`, ")
+            && text.contains("\nnew kernel (`parallel`, ")
+            && text.contains("\nnew kernel / old kernel, by level: 1: ")
+            && text.starts_with("\nFigure 2: Forks Completed per Process per Second\n")
+            && text.contains("processes forks/s per process\n")
+            && text.contains("\nThe paper: ")
+            && text.lines().all(|line| line.chars().count() <= COLUMNS)
+            && !text.contains("failed")
+            && !text.contains("skipped");
+        if whole { Ok(()) } else { Err(text) }
+    });
+}
+
+#[test]
+fn both_kernels_have_exactly_the_papers_levels() {
+    for curve in &CURVES {
+        let papers: Vec<u64> = (1..=curve.most).collect();
+        for PublishedKernel { variant, .. } in [OLD, NEW] {
+            let tasks = tasks(curve, variant);
+            let levels: Vec<u64> = tasks.keys().copied().collect();
+            assert_eq!(levels, papers, "{}, {variant}", curve.title);
+            let modelled = tasks.values().filter(|task| is_papers(task)).count();
+            assert_eq!(modelled, tasks.len(), "{}", curve.title);
+            let loaded = |task: &InvocationTask| task.params.contains_key("beside");
+            assert!(!tasks.values().any(loaded), "{}", curve.title);
+        }
+    }
+}
+
+#[test]
+fn unmeasurable_curve_prints_its_reason() {
+    let stranger = PublishedCurve { experiment: "pigeons", ..CURVES[0] };
+    let mut out = Vec::new();
+    with_points(&mut here, |points| draw(&stranger, None, 2, points, &mut out))
+        .expect("a vector can be written");
+    let text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.contains("\nskipped: pigeons has no such levels of `master` here\n"), "{text}");
+    assert!(text.contains("The paper: ") && !text.contains('#'), "{text}");
+}
+
+/// Returns a figure of 1 for each metric that the reproduction reads.
+fn ones(_: &InvocationTask) -> Result<InvocationFigures> {
+    let metrics = ["received", "forked", "build", "iteration", "spawn"].into_iter();
+    let mut series: Vec<Series> = metrics.map(|metric| Series::ns(metric, vec![1.0])).collect();
+    for lock in ["proc_relation_lock", "p_family_lock"] {
+        series.push(Series::ns("waited", vec![1.0]).at("lock", lock));
+    }
+    let figures = series.iter().map(MetricSummary::of).collect();
+    let locks = r#"{"proc_relation_lock":{"acquisitions":9,"waited":1,"blocked":0,
+                   "longest_hold_ns":1}}"#;
+    let (ratios, tried, maps) = Default::default();
+    Ok(InvocationFigures { figures, ratios, tried, notes: vec![locks.to_owned()], maps })
+}
+
+/// Otherwise the progress and the time left would be wrong.
+#[test]
+fn number_of_points_does_not_depend_on_their_results() {
+    for quick in [true, false] {
+        let source = find("001").expect("it is there");
+        let expected = source.seconds(quick);
+        let mut measured = 0;
+        let mut out = Vec::new();
+        source
+            .reproduce(quick, &mut out, &mut |task| {
+                measured += 1;
+                ones(task)
+            })
+            .expect("a vector can be written");
+        assert_eq!(measured, expected.len());
+        assert!(expected.iter().all(|seconds| *seconds > 0.0), "{expected:?}");
+        let text = String::from_utf8(out).expect("UTF-8");
+        assert!(text.contains("\nVerdicts on the source's claims"), "{text}");
+        assert!(!text.contains("a point of it was not measured"), "{text}");
+    }
+}
+
+#[test]
+fn claims_of_unmeasured_points_are_not_comparable() {
+    let mut out = Vec::new();
+    let source = find("001").expect("it is there");
+    source
+        .reproduce(true, &mut out, &mut |_| Err(MeasureError::skip("no processor")))
+        .expect("a vector can be written");
+    let text = String::from_utf8(out).expect("UTF-8");
+    let (_, verdicts) = text.split_once("\nVerdicts").expect("verdicts");
+    assert!(
+        !verdicts.contains("reproduced:") && !verdicts.contains("not reproduced"),
+        "{verdicts}"
+    );
+}
