@@ -7,23 +7,22 @@
 //! includes a reproduction.
 
 mod points;
-pub mod seed_000;
-pub mod seed_001;
-pub mod seed_002;
-pub mod seed_003;
-pub mod seed_004;
+mod seed_000;
+mod seed_001;
+mod seed_002;
+mod seed_003;
+mod seed_004;
 pub(crate) mod verdict;
 
 use std::io::{self, Write};
 
 use tontine_bench::observe::Observed;
-use tontine_bench::size::Size;
-use tontine_bench::task::{InvocationTask, Params};
-use tontine_host::error::{ErrorContext, MeasureError, Result};
+use tontine_bench::task::InvocationTask;
+use tontine_host::error::{MeasureError, Result};
 
 use crate::SUITE;
 pub use points::{FreshProcesses, MeasurePoint};
-use points::{Points, own_experiment, reply};
+use points::{Points, own_experiment};
 
 /// A source: one of the documents on which this project is based.
 #[derive(Debug, Clone, Copy)]
@@ -34,28 +33,12 @@ pub struct SourceDocument {
     pub title: &'static str,
     /// Name of the file.
     pub file: &'static str,
-    programs: Programs,
-}
-
-/// The programs of a source. A flag that is set reduces the run.
-#[derive(Debug, Clone, Copy)]
-enum Programs {
-    /// Each point runs in a fresh process.
-    Apart {
-        /// Measures all points and writes the output.
-        run: fn(&mut Points<'_, '_>, &mut dyn Write) -> Result<()>,
-        /// Measures one of the source's own points, in the calling process.
-        own: fn(&InvocationTask) -> Result<Observed>,
-        /// Returns the seconds that a point takes on two processors of a virtual machine.
-        seconds: fn(&InvocationTask) -> f64,
-    },
-    /// All points run in one fresh process.
-    Together {
-        /// Measures all points and writes the output.
-        run: fn(bool, &mut dyn Write) -> Result<()>,
-        /// Seconds that a reduced and a whole run take on two processors of a virtual machine.
-        seconds: [f64; 2],
-    },
+    /// Measures all points and writes the output.
+    run: fn(&mut Points<'_, '_>, &mut dyn Write) -> Result<()>,
+    /// Measures one of the source's own points, in the calling process.
+    own: fn(&InvocationTask) -> Result<Observed>,
+    /// Returns the seconds that a point takes on two processors of a virtual machine.
+    seconds: fn(&InvocationTask) -> f64,
 }
 
 const SEEDS: &[SourceDocument] = &[
@@ -63,35 +46,41 @@ const SEEDS: &[SourceDocument] = &[
         number: "000",
         title: "When is it signaled?",
         file: "000_e5b594b431d286f3.txt",
-        programs: Programs::Together { run: seed_000::reproduce, seconds: [45.0, 7300.0] },
+        run: seed_000::reproduce,
+        own: seed_000::own_point,
+        seconds: seed_000::seconds,
     },
     SourceDocument {
         number: "001",
         title: "Parallelizing signal handling and process management in OSF/1",
         file: "001_eea79c693d64053d.txt",
-        programs: Programs::Apart {
-            run: seed_001::reproduce,
-            own: seed_001::own_point,
-            seconds: seed_001::seconds,
-        },
+        run: seed_001::reproduce,
+        own: seed_001::own_point,
+        seconds: seed_001::seconds,
     },
     SourceDocument {
         number: "002",
         title: "Monitoring processes",
         file: "002_6bd361610943228c.txt",
-        programs: Programs::Together { run: seed_002::reproduce, seconds: [3.0, 35.0] },
+        run: seed_002::reproduce,
+        own: seed_002::own_point,
+        seconds: seed_002::seconds,
     },
     SourceDocument {
         number: "003",
         title: "Threads 2: thread safety, signals, allocators",
         file: "003_992cd4313600ddb8.txt",
-        programs: Programs::Together { run: seed_003::reproduce, seconds: [3.0, 10.0] },
+        run: seed_003::reproduce,
+        own: seed_003::own_point,
+        seconds: seed_003::seconds,
     },
     SourceDocument {
         number: "004",
         title: "Minimal latency of mechanisms between processes",
         file: "004_460f2a7bc619b165.txt",
-        programs: Programs::Together { run: seed_004::reproduce, seconds: [15.0, 600.0] },
+        run: seed_004::reproduce,
+        own: seed_004::own_point,
+        seconds: seed_004::seconds,
     },
 ];
 
@@ -121,14 +110,7 @@ impl SourceDocument {
         out: &mut dyn Write,
         measure: &mut MeasurePoint<'_>,
     ) -> Result<()> {
-        let mut points = Points { source: self.number, quick, measure };
-        match self.programs {
-            Programs::Apart { run, .. } => run(&mut points, out),
-            Programs::Together { .. } => {
-                let text: String = points.own("all", Params::new())?;
-                out.write_all(text.as_bytes()).during("writing the reproduction")
-            }
-        }
+        (self.run)(&mut Points { source: self.number, quick, measure }, out)
     }
 
     /// Returns the seconds that each point of a reproduction takes on two processors of a virtual
@@ -137,25 +119,10 @@ impl SourceDocument {
         let mut seconds = Vec::new();
         // The programs also print if they have no figures.
         let _ = self.reproduce(quick, &mut io::sink(), &mut |task| {
-            seconds.push(match self.programs {
-                Programs::Apart { seconds, .. } => seconds(task),
-                Programs::Together { seconds, .. } => seconds[usize::from(!quick)],
-            });
+            seconds.push((self.seconds)(task));
             Err(MeasureError::fail("not measured"))
         });
         seconds
-    }
-
-    /// Measures one of the source's own points, in the calling process.
-    fn own(&self, task: &InvocationTask) -> Result<Observed> {
-        match self.programs {
-            Programs::Apart { own, .. } => own(task),
-            Programs::Together { run, .. } => {
-                let mut text = Vec::new();
-                run(task.size == Size::Quick, &mut text)?;
-                reply(&String::from_utf8_lossy(&text))
-            }
-        }
     }
 }
 
@@ -165,7 +132,7 @@ impl SourceDocument {
 /// Returns a [`MeasureError`]: skipped or failed, with the reason.
 pub fn measure_here(task: &InvocationTask) -> Result<Observed> {
     match SEEDS.iter().find(|seed| own_experiment(seed.number) == task.experiment) {
-        Some(seed) => seed.own(task),
+        Some(seed) => (seed.own)(task),
         None => SUITE.run(task),
     }
 }

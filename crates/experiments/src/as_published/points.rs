@@ -101,3 +101,13 @@ pub(super) fn reply(result: &impl Serialize) -> Result<Observed> {
     let reply = reply.map_err(|error| MeasureError::fail(error.to_string()))?;
     Ok(Observed { notes: vec![reply], ..Observed::default() })
 }
+
+/// Runs a reduced reproduction whose points are measured in this process.
+#[cfg(test)]
+pub(super) fn in_this_process<T>(
+    source: &'static str,
+    run: impl FnOnce(&mut Points<'_, '_>) -> T,
+) -> T {
+    let mut measure = |task: &InvocationTask| super::measure_here(task).map(InvocationFigures::of);
+    run(&mut Points { source, quick: true, measure: &mut measure })
+}

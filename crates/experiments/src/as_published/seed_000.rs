@@ -15,14 +15,19 @@
 use std::io::Write;
 
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use tontine_bench::machine::MachineFacts;
 use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::Observed;
 use tontine_bench::stats::order;
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::clock::offset::Band;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
+use tontine_host::os::fork_trim::ForkTrim;
 use tontine_host::os::pin::{self, Pinned};
 
+use super::points::{Points, reply};
 use super::verdict::{self, Claim, Verdict};
 use crate::signal_delivery::death::ReceiverSetup;
 use crate::signal_delivery::sender::SendCall;
@@ -33,6 +38,14 @@ use crate::signal_delivery::tally::DeliveryStamps;
 const DELIVERIES: usize = 1_000_000;
 /// Number of deliveries of each signal in a reduced run.
 const REDUCED: usize = 3_000;
+/// Maximum number of deliveries that one process makes, so that a run shows its progress.
+const CHUNK: usize = 20_000;
+/// The point that measures the band, and the parameters of the other points.
+const BAND: &str = "band";
+const MADE: &str = "deliveries";
+const PLACEMENT: &str = "placement";
+/// Seconds that a delivery takes on two processors of a virtual machine.
+const SECONDS_EACH: f64 = 0.4e-3;
 /// Maximum number of deliveries to a pinned child.
 const PINNED: usize = 10_000;
 /// Share of the deliveries in which the source's child was after.
@@ -46,14 +59,12 @@ const PUBLISHED_MAXIMUM: u64 = 1_200;
 /// # Errors
 /// Returns `Skipped` if the system refuses processes or shared memory, and `Failed` if a child died
 /// from another cause or `out` cannot be written.
-pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
-    run(if quick { REDUCED } else { DELIVERIES }, out)
+pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+    run(if points.quick() { REDUCED } else { DELIVERIES }, points, out)
 }
 
-fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
-    let clock = Clock::calibrated();
-    let stamps = Stamps::new(clock);
-    let band = band(clock)?;
+fn run(deliveries: usize, points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+    let stamps = Stamps::new(Clock::calibrated());
     let mut put = |line: String| writeln!(out, "{line}").during("writing the reproduction");
 
     put("Source 000: When is it signaled? (6 September 2016)".into())?;
@@ -64,18 +75,26 @@ fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
     }
     put("Three lines per signal, as in the source's program: the child was after,".into())?;
     put("the parent was after (both in hexadecimal cycles), the share of the latter.".into())?;
+    let measured = points.own::<Option<(usize, usize, Band)>>(BAND, Params::new());
+    let band = measured.as_ref().map_or(None, |band| *band);
     let mut found = Vec::new();
-    for (name, signal) in [("SIGINT", Signal::INT), ("SIGKILL", Signal::KILL)] {
-        let receiver = ReceiverSetup::new(stamps, signal, None)?;
-        let summary = DeliverySummary::of(&receiver, deliveries, band.map(|(.., band)| band))?;
+    for name in ["SIGINT", "SIGKILL"] {
+        let summary = chunks(name, None, deliveries, band.map(|(.., band)| band), points);
         put(format!("\n{name}, {deliveries} deliveries"))?;
-        for line in summary.lines().into_iter().chain(summary.ends_of_the_band()) {
-            put(line)?;
+        match &summary {
+            Ok(summary) => {
+                for line in summary.lines().into_iter().chain(summary.ends_of_the_band()) {
+                    put(line)?;
+                }
+            }
+            Err(trouble) => put(trouble.to_string())?,
         }
-        found.push(Ok(summary));
+        found.push(summary);
     }
     let few = (deliveries / 10).clamp(1, PINNED);
-    found.extend(["cross-core", "same-core"].map(|placement| pinned(placement, stamps, few)));
+    found.extend(
+        ["cross-core", "same-core"].map(|place| chunks("SIGINT", Some(place), few, None, points)),
+    );
 
     put(format!(
         "\n{:26} {:>11} {:>14} {:>10} {:>11}",
@@ -89,17 +108,71 @@ fn run(deliveries: usize, out: &mut dyn Write) -> Result<()> {
             Err(trouble) => format!("{name:26} {trouble}"),
         })?;
     }
-    put(comment(stamps, band))?;
+    put(match measured {
+        Ok(band) => comment(stamps, band),
+        Err(trouble) => format!("The offset of the counters is unknown: {trouble}"),
+    })?;
     verdict::print(out, &verdicts(&found, band.map(|(.., band)| band), &MachineFacts::look()))
 }
 
-/// Delivers SIGINT with both processes pinned.
-fn pinned(placement: &str, stamps: Stamps, deliveries: usize) -> Result<DeliverySummary> {
-    let lacks = || MeasureError::skip(format!("this machine has no placement {placement}"));
-    let placement = Topology::of_this_machine().placement(placement).ok_or_else(lacks)?;
-    let receiver = ReceiverSetup::new(stamps, Signal::INT, Some(placement.there))?;
-    let _pinned = Pinned::to(placement.here)?;
-    DeliverySummary::of(&receiver, deliveries, None)
+/// Makes deliveries in several processes and adds them up.
+///
+/// # Errors
+/// Returns the first error of a process.
+fn chunks(
+    signal: &str,
+    placement: Option<&str>,
+    deliveries: usize,
+    band: Option<Band>,
+    points: &mut Points<'_, '_>,
+) -> Result<DeliverySummary> {
+    let mut found = Ok(DeliverySummary::within(band));
+    // All are attempted, so that their number does not depend on their results.
+    for from in (0..deliveries).step_by(CHUNK) {
+        let made = CHUNK.min(deliveries - from);
+        let mut params = Params::from([(MADE.to_owned(), made.to_string())]);
+        params.extend(placement.map(|name| (PLACEMENT.to_owned(), name.to_owned())));
+        if let Some(band) = band {
+            params.insert("low".to_owned(), band.low.to_string());
+            params.insert("high".to_owned(), band.high.to_string());
+        }
+        let chunk = points.own::<DeliverySummary>(signal, params);
+        found = found.and_then(|mut found| {
+            found.join(chunk?);
+            Ok(found)
+        });
+    }
+    found
+}
+
+/// Measures one of the points in the calling process: the band, or deliveries.
+pub(super) fn own_point(task: &InvocationTask) -> Result<Observed> {
+    let clock = Clock::calibrated();
+    let signal = match task.variant.as_str() {
+        BAND => return reply(&band(clock)?),
+        "SIGINT" => Signal::INT,
+        _ => Signal::KILL,
+    };
+    let number = |name: &str| task.params.get(name).and_then(|number| number.parse::<i64>().ok());
+    let deliveries = number(MADE).unwrap_or(0).unsigned_abs() as usize;
+    let band = number("low").zip(number("high")).map(|(low, high)| Band { low, high });
+    // The source's program is small.
+    let _lean = ForkTrim::now();
+    let stamps = Stamps::new(clock);
+    let placement = task.params.get(PLACEMENT).map(|name| {
+        let lacks = || MeasureError::skip(format!("this machine has no placement {name}"));
+        Topology::of_this_machine().placement(name).ok_or_else(lacks)
+    });
+    let placement = placement.transpose()?;
+    let receiver = ReceiverSetup::new(stamps, signal, placement.map(|place| place.there))?;
+    let _pinned = placement.map(|place| Pinned::to(place.here)).transpose()?;
+    reply(&DeliverySummary::of(&receiver, deliveries, band)?)
+}
+
+/// Returns the seconds that a point takes on two processors of a virtual machine.
+pub(super) fn seconds(task: &InvocationTask) -> f64 {
+    let made = task.params.get(MADE).and_then(|made| made.parse::<f64>().ok());
+    0.1 + made.unwrap_or(0.0) * SECONDS_EACH
 }
 
 /// Measures the band between the first two allowed processors. Returns their numbers and the band.
@@ -252,7 +325,7 @@ fn median(ticks: &[i64]) -> Option<i64> {
 }
 
 /// One side of the comparison: the source's `min`, `max`, `sum`.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 struct ComparedSide {
     count: u64,
     min: u64,
@@ -266,6 +339,14 @@ impl ComparedSide {
         self.max = self.max.max(delta);
         self.sum += delta;
         self.count += 1;
+    }
+
+    fn join(&mut self, other: Self) {
+        if other.count > 0 {
+            let least = if self.count == 0 { other.min } else { self.min.min(other.min) };
+            let (most, sum) = (self.max.max(other.max), self.sum + other.sum);
+            *self = Self { count: self.count + other.count, min: least, max: most, sum };
+        }
     }
 
     fn average(&self) -> Option<f64> {
@@ -283,7 +364,7 @@ impl ComparedSide {
 }
 
 /// Result of one signal's deliveries.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct DeliverySummary {
     child_after: ComparedSide,
     parent_after: ComparedSide,
@@ -335,6 +416,17 @@ impl DeliverySummary {
         }
     }
 
+    /// Adds the deliveries of another process.
+    fn join(&mut self, other: Self) {
+        self.child_after.join(other.child_after);
+        self.parent_after.join(other.parent_after);
+        let room = PINNED.saturating_sub(self.leads.len());
+        self.kill_takes.extend(other.kill_takes.into_iter().take(room));
+        self.leads.extend(other.leads.into_iter().take(room));
+        self.at_low += other.at_low;
+        self.at_high += other.at_high;
+    }
+
     fn count(&self) -> u64 {
         self.child_after.count + self.parent_after.count
     }
@@ -379,6 +471,24 @@ impl DeliverySummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::as_published::points::in_this_process;
+
+    #[test]
+    fn joined_processes_equal_one_process() {
+        let deliveries = [(100, 100), (100, 140), (100, 84), (100, 110), (100, 60)];
+        let of = |deliveries: &[(u64, u64)]| {
+            let mut found = DeliverySummary::within(Some(Band { low: -9, high: 9 }));
+            deliveries.iter().for_each(|&(returned, last)| found.add(delivery(returned, last)));
+            found
+        };
+        let mut joined = of(&[]);
+        joined.join(of(&deliveries[..2]));
+        joined.join(of(&deliveries[2..]));
+        let whole = of(&deliveries);
+        assert_eq!(joined.lines(), whole.lines());
+        assert_eq!(joined.ends_of_the_band(), whole.ends_of_the_band());
+        assert_eq!((joined.leads, joined.kill_takes), (whole.leads, whole.kill_takes));
+    }
 
     fn delivery(returned: u64, last: u64) -> DeliveryStamps {
         DeliveryStamps { before: 0, returned, last }
@@ -440,7 +550,7 @@ mod tests {
     #[test]
     fn small_run_prints_both_signals_and_published_values() {
         let mut out = Vec::new();
-        run(5, &mut out).expect("reproduction");
+        in_this_process("000", |points| run(5, points, &mut out)).expect("reproduction");
         let text = String::from_utf8(out).expect("UTF-8");
         assert!(text.contains("Reduced: 5 deliveries"), "{text}");
         assert_eq!(text.matches("Percent Parent After: ").count(), 2, "{text}");

@@ -11,10 +11,15 @@ mod queues;
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use serde::{Deserialize, Serialize};
+use tontine_bench::observe::Observed;
+use tontine_bench::size::Size;
 use tontine_bench::stats::order;
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
+use super::points::{Points, reply};
 use super::verdict::{self, Claim, Verdict};
 use crate::liveness_check::check::{Check, CompareExchange, means_of};
 use crate::liveness_check::monitored::{Home, Means, Monitored};
@@ -89,11 +94,15 @@ const fn row(
     PublishedRow { name, variant, claim: Claim { line, text }, ratio, seconds, explanation }
 }
 
-/// A check that the source describes without a figure: our variant and the name in the output.
-const UNPUBLISHED: [(&str, &str); 2] = [("poll-socket", "poll"), ("futex-word", "word")];
+/// The point that times the instruction on which trylock is based.
+const CMPXCHG: &str = "lock-cmpxchg";
+
+/// Points without a figure in the source, and their names in the output.
+const UNPUBLISHED: [(&str, &str); 3] =
+    [("poll-socket", "poll"), ("futex-word", "word"), (CMPXCHG, "cmpxchg")];
 
 /// Nanoseconds per loop of a check.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct LoopTime {
     called: f64,
     in_place: f64,
@@ -104,9 +113,9 @@ struct LoopTime {
 /// # Errors
 /// Returns `Failed` if the output cannot be written. If the system refuses a row, the table says
 /// so.
-pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+    let quick = points.quick();
     let loops = if quick { QUICK_LOOPS } else { LOOPS };
-    let clock = Clock::calibrated();
     let scaled = if quick { format!("; times are scaled to {LOOPS}") } else { String::new() };
     say(
         out,
@@ -132,7 +141,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     )?;
     let mut times = BTreeMap::new();
     for PublishedRow { name, variant, ratio, seconds, explanation, .. } in ROWS {
-        match loop_time(variant, loops, &clock) {
+        match points.own::<LoopTime>(variant, Params::new()) {
             Ok(time) => {
                 times.insert(variant, time);
                 let base = times.get("dummy").unwrap_or(&time).called;
@@ -149,11 +158,8 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
             Err(trouble) => say(out, format_args!("{name:7} {trouble}"))?,
         }
     }
-    let more =
-        UNPUBLISHED.map(|(variant, name)| (variant, name, loop_time(variant, loops, &clock)));
-    let bare = ("lock-cmpxchg", "cmpxchg", compare_exchange(loops, &clock));
-    for (variant, name, time) in more.into_iter().chain([bare]) {
-        match time {
+    for (variant, name) in UNPUBLISHED {
+        match points.own::<LoopTime>(variant, Params::new()) {
             Ok(time) => {
                 times.insert(variant, time);
                 let (called, in_place) = (time.called, time.in_place);
@@ -165,8 +171,17 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
             Err(trouble) => say(out, format_args!("{name:7} {trouble}"))?,
         }
     }
-    let queue = queues::compare(quick, times.get("kill-0").map(|kill| kill.called), out)?;
+    let queue = queues::compare(points, times.get("kill-0").map(|kill| kill.called), out)?;
     verdict::print(out, &verdicts(&times, queue))
+}
+
+/// Returns the seconds that a point takes on two processors of a virtual machine.
+pub(super) fn seconds(task: &InvocationTask) -> f64 {
+    match (task.size, queues::is_one(&task.variant)) {
+        (Size::Quick, _) => 0.5,
+        (_, true) => 5.0,
+        (_, false) => 3.0,
+    }
 }
 
 /// Returns the verdicts on all claims, in the order of the source's lines.
@@ -317,6 +332,19 @@ fn tried(claim: Claim, variant: &str, events: &[(ProcessEvent, &str)]) -> (Claim
     (claim, if as_claimed { Verdict::Reproduced(text) } else { Verdict::NotReproduced(text) })
 }
 
+/// Measures one of the points in the calling process: the loops of a check, or a queue.
+pub(super) fn own_point(task: &InvocationTask) -> Result<Observed> {
+    let quick = task.size == Size::Quick;
+    if let Some(rates) = queues::rates(&task.variant, quick) {
+        return reply(&rates?);
+    }
+    let (loops, clock) = (if quick { QUICK_LOOPS } else { LOOPS }, Clock::calibrated());
+    match task.variant.as_str() {
+        CMPXCHG => reply(&compare_exchange(loops, &clock)?),
+        variant => reply(&loop_time(variant, loops, &clock)?),
+    }
+}
+
 /// Times the loops of a variant.
 fn loop_time(variant: &str, loops: u64, clock: &Clock) -> Result<LoopTime> {
     let means = means_of(variant)
@@ -382,11 +410,12 @@ fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::as_published::points::in_this_process;
 
     #[test]
     fn source_002_table_has_every_row_and_its_scale() {
         let mut out = Vec::new();
-        reproduce(true, &mut out).expect("table");
+        in_this_process("002", |points| reproduce(points, &mut out)).expect("table");
         let text = String::from_utf8(out).expect("text");
         for row in ROWS {
             assert!(text.lines().any(|line| line.starts_with(row.name)), "{}: {text}", row.name);

@@ -13,14 +13,16 @@ use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use serde::{Deserialize, Serialize};
+use tontine_bench::engine::invoked::MetricSummary;
 use tontine_bench::machine::topology::Topology;
-use tontine_bench::observe::Series;
+use tontine_bench::observe::Observed;
 use tontine_bench::size::Size;
-use tontine_bench::stats::order;
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::trace;
 
+use super::points::{Points, reply};
 use super::verdict;
 use crate::SUITE;
 use crate::false_sharing;
@@ -65,7 +67,8 @@ const REENTRIES: [Reentry; 9] = [
 /// # Errors
 /// Returns `Failed` if `out` cannot be written. If the machine refuses a requirement, a line gives
 /// the reason.
-pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+    let quick = points.quick();
     let size = if quick { Size::Quick } else { Size::Default };
     if quick {
         say(out, format_args!("Reduced from {INCREMENTS} increments for a quick run.\n"))?;
@@ -73,8 +76,8 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     let mut found = Findings::default();
     say(out, format_args!("Threads that handle SIGUSR1 and SIGQUIT, in turn"))?;
     for (variant, window, title) in WAITS {
-        let lost =
-            observe(&waiting(variant, window, size), "lost").map(|seen| MeasuredShare::of(&seen));
+        let lost = observe(points, &waiting(variant, window, size), "lost")
+            .map(|seen| MeasuredShare::of(&seen));
         match &lost {
             Ok(MeasuredShare { share, tries }) => {
                 let got = *tries as f64 * (1.0 - share);
@@ -90,7 +93,8 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         &[("sending", "burst"), ("main", "unblocked"), ("others", "asleep")],
         size,
     );
-    found.main_thread = observe(&directed, "main_thread").ok().map(|seen| MeasuredShare::of(&seen));
+    found.main_thread =
+        observe(points, &directed, "main_thread").ok().map(|seen| MeasuredShare::of(&seen));
     if let Some(MeasuredShare { share, tries }) = found.main_thread {
         let percent = share * 100.0;
         say(
@@ -105,7 +109,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     for reentry in REENTRIES {
         let Reentry(variant, from, what) = reentry;
         let title = format!("{variant}, {from}");
-        match observe(&task("reentrancy", variant, &[("from", from)], size), what) {
+        match observe(points, &task("reentrancy", variant, &[("from", from)], size), what) {
             Ok(seen) => {
                 let share = MeasuredShare::of(&seen);
                 say(out, format_args!("{title:>30}: {what} in {share}"))?;
@@ -115,9 +119,9 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         }
     }
     say(out, format_args!("\nA shared and a thread-local counter"))?;
-    found.counted = Some(counters(if quick { QUICK_INCREMENTS } else { INCREMENTS }, out)?);
+    found.counted = counters(points.own("counters", Params::new()), out)?;
     let together = task("thread-local", "shared", &[("threads", "2")], size);
-    found.raced = observe(&together, "lost").ok().map(|seen| MeasuredShare::of(&seen));
+    found.raced = observe(points, &together, "lost").ok().map(|seen| MeasuredShare::of(&seen));
     if let Some(share) = found.raced {
         say(out, format_args!("if both threads start at the same moment: {share} of x"))?;
     }
@@ -150,7 +154,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         ("two-lines", "two threads, two lines"),
         ("no-unused", "two threads, no unused block"),
     ] {
-        let ms = sharing(variant, title, size, out)?;
+        let ms = sharing(variant, title, size, points, out)?;
         found.counting_ms.extend(ms.map(|ms| (variant, ms)));
     }
     say(
@@ -183,47 +187,87 @@ fn task(experiment: &str, variant: &str, params: &[(&str, &str)], size: Size) ->
     InvocationTask { experiment: experiment.into(), variant: variant.into(), params, size }
 }
 
-/// Counts in two threads, in a shared variable and in a thread-local one, and prints both counts.
-/// Returns the lost increments of the shared variable, and `true` if the other one was exact.
-fn counters(increments: u64, out: &mut dyn Write) -> Result<(MeasuredShare, bool)> {
-    thread_local! {
-        static OWN: Cell<u64> = const { Cell::new(0) };
-    }
-    let shared = AtomicU64::new(0);
-    let count = || {
-        for _ in 0..increments {
-            // Like a compiled `x++`: a load, an addition and a store, not atomic as a whole.
-            shared.store(shared.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            OWN.set(std::hint::black_box(OWN.get()) + 1);
+/// Measures the only point that is not a cell of an experiment in the calling process: the counters.
+pub(super) fn own_point(task: &InvocationTask) -> Result<Observed> {
+    reply(&Counters::count(if task.size == Size::Quick { QUICK_INCREMENTS } else { INCREMENTS }))
+}
+
+/// Returns the seconds that a point takes on two processors of a virtual machine.
+pub(super) fn seconds(_: &InvocationTask) -> f64 {
+    0.2
+}
+
+/// The result of two threads that count in a shared variable and in a thread-local one.
+#[derive(Debug, Serialize, Deserialize)]
+struct Counters {
+    /// Increments of each variable by each thread.
+    increments: u64,
+    /// Both variables, as each thread prints them.
+    printed: [(u64, u64); 2],
+    /// The shared variable in the end.
+    shared: u64,
+}
+
+impl Counters {
+    fn count(increments: u64) -> Self {
+        thread_local! {
+            static OWN: Cell<u64> = const { Cell::new(0) };
         }
-        (shared.load(Ordering::Relaxed), OWN.get())
+        let shared = AtomicU64::new(0);
+        let count = || {
+            for _ in 0..increments {
+                // Like a compiled `x++`: a load, an addition and a store, not atomic as a whole.
+                shared.store(shared.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                OWN.set(std::hint::black_box(OWN.get()) + 1);
+            }
+            (shared.load(Ordering::Relaxed), OWN.get())
+        };
+        let printed = thread::scope(|scope| {
+            let threads = [scope.spawn(count), scope.spawn(count)];
+            threads.map(|thread| thread.join().expect("counting does not panic"))
+        });
+        Self { increments, printed, shared: shared.into_inner() }
+    }
+}
+
+/// Writes both counts. Returns the lost increments of the shared variable, and `true` if the other
+/// one was exact.
+fn counters(
+    counted: Result<Counters>,
+    out: &mut dyn Write,
+) -> Result<Option<(MeasuredShare, bool)>> {
+    let Counters { increments, printed, shared } = match counted {
+        Ok(counted) => counted,
+        Err(trouble) => return say(out, format_args!("{trouble}")).map(|()| None),
     };
-    let printed = thread::scope(|scope| {
-        let threads = [scope.spawn(count), scope.spawn(count)];
-        threads.map(|thread| thread.join().expect("counting does not panic"))
-    });
     for (x, y) in printed {
         say(out, format_args!("x={x}, y={y}"))?;
     }
-    let (lost, all) = (2 * increments - shared.into_inner(), 2 * increments);
+    let (lost, all) = (2 * increments - shared, 2 * increments);
     let exact = printed.iter().all(|&(_, y)| y == increments);
     let of_y = if exact { "none" } else { "some" };
     say(out, format_args!("{lost} of {all} increments of x are lost, of y {of_y}"))?;
-    Ok((MeasuredShare { share: lost as f64 / all as f64, tries: all as usize }, exact))
+    Ok(Some((MeasuredShare { share: lost as f64 / all as f64, tries: all as usize }, exact)))
 }
 
 /// Writes the time of a program of false sharing and returns it in ms.
-fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Result<Option<f64>> {
+fn sharing(
+    variant: &str,
+    title: &str,
+    size: Size,
+    points: &mut Points<'_, '_>,
+    out: &mut dyn Write,
+) -> Result<Option<f64>> {
     let task = usual("false-sharing", variant, size)?;
     let source = published("false-sharing", variant, "both", &task.params);
     let source = source.first().map_or_else(String::new, |found| {
         format!(" (published: {:.0} ms, machine not named)", found.value / 1e6)
     });
-    let seen: Result<Vec<Series>> = (0..PASSES).map(|_| observe(&task, "both")).collect();
-    match seen {
-        Ok(seen) => {
-            let each: Vec<f64> = seen.into_iter().flat_map(|series| series.samples).collect();
-            let ms = order::median(&each).unwrap_or(f64::NAN) / 1e6;
+    let medians: Result<Vec<f64>> =
+        (0..PASSES).map(|_| Ok(observe(points, &task, "both")?.summary.median)).collect();
+    match medians {
+        Ok(medians) => {
+            let ms = order::median(&medians).unwrap_or(f64::NAN) / 1e6;
             say(out, format_args!("{title:>28}: {ms:.1} ms{source}"))?;
             Ok(Some(ms))
         }
@@ -235,13 +279,14 @@ fn sharing(variant: &str, title: &str, size: Size, out: &mut dyn Write) -> Resul
 }
 
 /// Returns one metric of a task.
-fn observe(task: &InvocationTask, metric: &str) -> Result<Series> {
-    let found = SUITE.find(&task.experiment).map(|experiment| experiment.run(task));
-    let observed =
-        found.unwrap_or_else(|| Err(MeasureError::fail("there is no such experiment")))?;
-    let series = observed.series.into_iter().find(|series| series.metric == metric);
+fn observe(
+    points: &mut Points<'_, '_>,
+    task: &InvocationTask,
+    metric: &str,
+) -> Result<MetricSummary> {
+    let figures = points.cell(task)?.figures;
     let lack = || MeasureError::fail(format!("{} yielded no series {metric}", task.experiment));
-    series.ok_or_else(lack)
+    figures.into_iter().find(|figure| figure.metric == metric).ok_or_else(lack)
 }
 
 /// Returns the usual cell of a variant: the first one that the experiment lists.
@@ -264,6 +309,7 @@ fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::as_published::points::in_this_process;
     use tontine_host::peer::in_a_process_of_its_own;
 
     /// Regression: two of the three variants worked for 10 µs between two waits, which no program
@@ -284,7 +330,8 @@ mod tests {
     fn source_003_quick_run_prints_every_program() {
         in_a_process_of_its_own(|| {
             let mut out = Vec::new();
-            reproduce(true, &mut out).map_err(|trouble| trouble.to_string())?;
+            in_this_process("003", |points| reproduce(points, &mut out))
+                .map_err(|trouble| trouble.to_string())?;
             let text = String::from_utf8(out).map_err(|error| error.to_string())?;
             let in_order = [
                 "Reduced from 10000000 increments",
@@ -329,7 +376,8 @@ mod tests {
     #[test]
     fn thread_local_counter_is_exact_and_shared_losses_counted() {
         let mut out = Vec::new();
-        let (lost, exact) = counters(1_000, &mut out).expect("counted");
+        let found = counters(Ok(Counters::count(1_000)), &mut out).expect("written");
+        let (lost, exact) = found.expect("counted");
         let text = String::from_utf8(out).expect("UTF-8");
         assert_eq!(text.matches("y=1000\n").count(), 2, "{text}");
         assert!(text.contains("of 2000 increments of x are lost"), "{text}");

@@ -11,11 +11,15 @@ mod rows;
 use std::io::Write;
 
 use tontine_bench::machine::topology::Topology;
+use tontine_bench::observe::Observed;
+use tontine_bench::size::Size;
 use tontine_bench::stats::interval::Interval;
-use tontine_bench::stats::naive;
 use tontine_bench::stats::outliers::trimmed;
+use tontine_bench::stats::{naive, order};
+use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
+use super::points::{Points, reply};
 use super::verdict;
 use crate::round_trip::{self, StampMode};
 use rows::{IGNORING, MeasuredRow, NOTES, ROWS, SourceRow};
@@ -33,7 +37,8 @@ const HISTOGRAM: (usize, usize) = (8, 40);
 /// # Errors
 /// Returns `Failed` if `out` cannot be written. If a mechanism cannot be measured, its row gives
 /// the reason.
-pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+    let quick = points.quick();
     let (rounds, warm_up) = if quick { QUICK } else { ROUNDS };
     let reduced =
         if quick { format!("\nReduced from {} for a quick run.", ROUNDS.0) } else { String::new() };
@@ -51,7 +56,7 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
         let name = format!("{name} {notes}");
         let [low, mean, high] = row.published();
         let published = format!("{low:.2} {mean:.2} {high:.2}");
-        let found = measure(variant, rounds, warm_up);
+        let found = points.own::<MeasuredRow>(variant, Params::new());
         match &found {
             Ok(found) => {
                 let Interval { low, estimate, high, .. } = found.interval;
@@ -65,10 +70,10 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
     }
     say(out, format_args!("\n{NOTES}"))?;
     for (row, found) in ROWS.iter().zip(&measured) {
-        let (name, Ok(MeasuredRow { samples, kept, skipped, .. })) = (row.name, found) else {
+        let (name, Ok(MeasuredRow { samples, left, histogram, skipped, .. })) = (row.name, found)
+        else {
             continue;
         };
-        let left = samples - kept.len();
         say(out, format_args!("\n{name}: {left} of {samples} samples trimmed"))?;
         if let Some(share) = skipped {
             say(
@@ -76,10 +81,28 @@ pub fn reproduce(quick: bool, out: &mut dyn Write) -> Result<()> {
                 format_args!("rounds skipped: {share:.3} for each completed one, warm-up included"),
             )?;
         }
-        histogram(out, kept)?;
+        draw(out, histogram)?;
     }
-    let again = measure(ROWS[0].variant, rounds, warm_up);
+    let again = points.own(ROWS[0].variant, Params::new());
     verdict::print(out, &rows::verdicts(&measured, &again))
+}
+
+/// Measures one row in the calling process.
+pub(super) fn own_point(task: &InvocationTask) -> Result<Observed> {
+    let (rounds, warm_up) = if task.size == Size::Quick { QUICK } else { ROUNDS };
+    reply(&measure(&task.variant, rounds, warm_up)?)
+}
+
+/// Returns the seconds that a point takes on two processors of a virtual machine.
+pub(super) fn seconds(task: &InvocationTask) -> f64 {
+    match (task.size, task.variant.as_str()) {
+        (Size::Quick, "container-unix") => 5.0,
+        (Size::Quick, _) => 1.0,
+        (_, "container-unix") => 60.0,
+        (_, "zmq-inproc" | "zmq-ipc") => 60.0,
+        (_, "semaphore") => 20.0,
+        _ => 2.0,
+    }
 }
 
 fn measure(variant: &str, rounds: usize, warm_up: usize) -> Result<MeasuredRow> {
@@ -97,25 +120,36 @@ fn measure(variant: &str, rounds: usize, warm_up: usize) -> Result<MeasuredRow> 
     let kept = trimmed(samples)
         .ok_or_else(|| MeasureError::fail("round-trip yielded no finite samples of one_way"))?;
     let skipped = find("skipped").and_then(|series| series.samples.first().copied());
-    let interval = naive::interval(&kept);
-    Ok(MeasuredRow { samples: samples.len(), kept, interval, skipped })
+    let quartile = |q| order::quantile(&kept, q).unwrap_or(f64::NAN);
+    Ok(MeasuredRow {
+        samples: samples.len(),
+        left: samples.len() - kept.len(),
+        quartiles: [0.25, 0.5, 0.75].map(quartile),
+        histogram: histogram(&kept),
+        interval: naive::interval(&kept),
+        skipped,
+    })
 }
 
-fn histogram(out: &mut dyn Write, sorted: &[f64]) -> Result<()> {
-    let (rows, width) = HISTOGRAM;
+/// Returns the lower ends and the counts of the rows of a histogram.
+fn histogram(sorted: &[f64]) -> Vec<(f64, usize)> {
+    let rows = HISTOGRAM.0;
     let (Some(&least), Some(&most)) = (sorted.first(), sorted.last()) else {
-        return Ok(());
+        return Vec::new();
     };
     let step = (most - least) / rows as f64;
-    let mut counts = vec![0_usize; rows];
+    let mut counts: Vec<_> = (0..rows).map(|row| (least + row as f64 * step, 0)).collect();
     for ns in sorted {
         let row = if step > 0.0 { ((ns - least) / step) as usize } else { 0 };
-        counts[row.min(rows - 1)] += 1;
+        counts[row.min(rows - 1)].1 += 1;
     }
-    let highest = counts.iter().copied().max().unwrap_or(0).max(1);
-    for (row, count) in counts.iter().enumerate() {
-        let from = least + row as f64 * step;
-        let bar = "#".repeat((count * width).div_ceil(highest));
+    counts
+}
+
+fn draw(out: &mut dyn Write, histogram: &[(f64, usize)]) -> Result<()> {
+    let highest = histogram.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
+    for (from, count) in histogram {
+        let bar = "#".repeat((count * HISTOGRAM.1).div_ceil(highest));
         say(out, format_args!("{from:>12.1} {count:>8} {bar}"))?;
     }
     Ok(())
@@ -132,7 +166,7 @@ mod tests {
     #[test]
     fn histogram_counts_every_sample() {
         let mut out = Vec::new();
-        histogram(&mut out, &[1.0, 1.0, 2.0, 9.0]).expect("a vector can be written");
+        draw(&mut out, &histogram(&[1.0, 1.0, 2.0, 9.0])).expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");
         let counts = text.lines().filter_map(|line| line.split_whitespace().nth(1));
         let sum: usize = counts.map(|count| count.parse::<usize>().expect("a count")).sum();

@@ -370,17 +370,12 @@ fn waited(figures: &InvocationFigures, lock: &str) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::as_published::measure_here;
-
-    fn with_points<T>(run: impl FnOnce(&mut Points<'_, '_>) -> T) -> T {
-        let mut here = |task: &InvocationTask| measure_here(task).map(InvocationFigures::of);
-        run(&mut Points { source: "001", quick: true, measure: &mut here })
-    }
+    use crate::as_published::points::in_this_process;
 
     #[test]
     fn lock_table_of_papers_machine_has_every_lock_once() {
         let mut out = Vec::new();
-        let of_new = with_points(|points| table("modelled", true, points, &mut out));
+        let of_new = in_this_process("001", |points| table("modelled", true, points, &mut out));
         let of_new = of_new.expect("a vector can be written");
         let text = String::from_utf8(out).expect("UTF-8");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -396,7 +391,7 @@ mod tests {
 
     #[test]
     fn shorter_spins_block_more_waits() {
-        let [usual, short] = with_points(|points| {
+        let [usual, short] = in_this_process("001", |points| {
             [CostModel::published().ns(CostKind::Spin), SHORT_SPIN_NS]
                 .map(|spin_ns| pool(spin_ns, points))
         });
@@ -409,7 +404,7 @@ mod tests {
     #[test]
     fn lock_question_is_answered_for_load_and_for_forks() {
         let mut out = Vec::new();
-        let gains = with_points(|points| question(&[2], points, &mut out));
+        let gains = in_this_process("001", |points| question(&[2], points, &mut out));
         assert_eq!(gains.expect("a vector can be written").len(), 1);
         let text = String::from_utf8(out).expect("UTF-8");
         for start in ["for sessions with builds: ", "for these builds: ", "for forks alone: "] {

@@ -3,19 +3,8 @@ use tontine_bench::observe::Series;
 use tontine_host::peer::in_a_process_of_its_own;
 
 use super::*;
-use crate::as_published::{find, measure_here};
-
-/// Calls `reproduce` with points that `measure` measures in this process.
-fn with_points<T>(
-    measure: &mut dyn FnMut(&InvocationTask) -> Result<InvocationFigures>,
-    reproduce: impl FnOnce(&mut Points<'_, '_>) -> T,
-) -> T {
-    reproduce(&mut Points { source: "001", quick: true, measure })
-}
-
-fn here(task: &InvocationTask) -> Result<InvocationFigures> {
-    measure_here(task).map(InvocationFigures::of)
-}
+use crate::as_published::find;
+use crate::as_published::points::in_this_process;
 
 #[test]
 fn each_linux_curve_has_exactly_the_papers_levels() {
@@ -33,7 +22,7 @@ fn each_linux_curve_has_exactly_the_papers_levels() {
 fn figure_prints_bar_per_level_and_marks_crowded_levels() {
     in_a_process_of_its_own(|| {
         let mut out = Vec::new();
-        with_points(&mut here, |points| draw(&CURVES[1], None, 3, points, &mut out))
+        in_this_process("001", |points| draw(&CURVES[1], None, 3, points, &mut out))
             .map_err(|trouble| trouble.to_string())?;
         let text = String::from_utf8(out).map_err(|error| error.to_string())?;
         let bars = text.lines().filter(|line| line.ends_with('#'));
@@ -74,7 +63,7 @@ fn both_kernels_have_exactly_the_papers_levels() {
 fn unmeasurable_curve_prints_its_reason() {
     let stranger = PublishedCurve { experiment: "pigeons", ..CURVES[0] };
     let mut out = Vec::new();
-    with_points(&mut here, |points| draw(&stranger, None, 2, points, &mut out))
+    in_this_process("001", |points| draw(&stranger, None, 2, points, &mut out))
         .expect("a vector can be written");
     let text = String::from_utf8(out).expect("UTF-8");
     assert!(text.contains("\nskipped: pigeons has no such levels of `master` here\n"), "{text}");

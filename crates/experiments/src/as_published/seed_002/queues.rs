@@ -9,15 +9,23 @@ use std::io::Write;
 use std::time::Duration;
 
 use tontine_bench::size::Size;
+use tontine_bench::task::Params;
 use tontine_host::error::Result;
 use tontine_mechanisms::driver::Driver;
 use tontine_mechanisms::mailbox::MailboxMechanism;
 use tontine_mechanisms::pipe::Pipe;
 
+use super::super::points::Points;
 use super::super::verdict::Verdict;
 use super::say;
 use crate::{queue_with_check, throughput};
 
+/// The points, and the names of their queues in the output.
+const QUEUES: [(&str, &str); 3] = [
+    ("ring", "a plain ring, 8 bytes, both spin"),
+    ("mailbox", "the library's mailbox, 64 bytes"),
+    ("pipe", "a pipe, 64 bytes"),
+];
 /// Size of a message in bytes, in the queues that are not the plain ring.
 const BYTES: usize = 64;
 /// Shares of the throughput that count as "about a half".
@@ -28,25 +36,22 @@ const PUBLISHED_KILL_NS: f64 = 174.0;
 
 /// Streams through each queue without and with the check. Writes both rates and their ratio, and
 /// returns the verdict on the source's claim. `kill` is the time of one check here, in ns.
-pub(super) fn compare(quick: bool, kill: Option<f64>, out: &mut dyn Write) -> Result<Verdict> {
-    let (size, budget, pairs) = if quick { (Size::Quick, 20, 5) } else { (Size::Default, 100, 15) };
-    let budget = Duration::from_millis(budget);
+pub(super) fn compare(
+    points: &mut Points<'_, '_>,
+    kill: Option<f64>,
+    out: &mut dyn Write,
+) -> Result<Verdict> {
     say(
         out,
         format_args!(
             "\nMillions of messages per second from one process to another, without and with\n\
-             kill(pid, 0) before each; the fastest of {pairs} streams each\n\n{:>46} {:>9} {:>9} {:>6}",
+             kill(pid, 0) before each; the fastest of several streams\n\n{:>46} {:>9} {:>9} {:>6}",
             "", "without", "with", "left"
         ),
     )?;
-    let queues = [
-        ("a plain ring, 8 bytes, both spin", queue_with_check::beside_kill(size)),
-        ("the library's mailbox, 64 bytes", streams::<MailboxMechanism>(budget, pairs)),
-        ("a pipe, 64 bytes", streams::<Pipe>(budget, pairs)),
-    ];
     let mut seen = Vec::new();
-    for (name, rates) in queues {
-        match rates {
+    for (point, name) in QUEUES {
+        match points.own::<[f64; 2]>(point, Params::new()) {
             Ok([without, with]) => {
                 let left = with / without;
                 let percent = left * 100.0;
@@ -58,6 +63,24 @@ pub(super) fn compare(quick: bool, kill: Option<f64>, out: &mut dyn Write) -> Re
         }
     }
     Ok(verdict(&seen, kill))
+}
+
+/// Returns `true` if a point is a queue.
+pub(super) fn is_one(point: &str) -> bool {
+    QUEUES.iter().any(|(name, _)| *name == point)
+}
+
+/// Returns the messages per second of a queue without and with the check; `None` if the point is
+/// not a queue.
+pub(super) fn rates(point: &str, quick: bool) -> Option<Result<[f64; 2]>> {
+    let (size, budget, pairs) = if quick { (Size::Quick, 20, 5) } else { (Size::Default, 100, 15) };
+    let budget = Duration::from_millis(budget);
+    match point {
+        "ring" => Some(queue_with_check::beside_kill(size)),
+        "mailbox" => Some(streams::<MailboxMechanism>(budget, pairs)),
+        "pipe" => Some(streams::<Pipe>(budget, pairs)),
+        _ => None,
+    }
 }
 
 /// Returns the rates of a mechanism, in messages per second.

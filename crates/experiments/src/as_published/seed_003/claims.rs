@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use tontine::heap::classic::{BlockInfo, Map};
-use tontine_bench::observe::Series;
+use tontine_bench::engine::invoked::MetricSummary;
 use tontine_host::trace::{Call, TraceEvent, Who};
 
 use super::super::verdict::{Claim, Verdict};
@@ -27,10 +27,9 @@ pub(super) struct MeasuredShare {
 
 impl MeasuredShare {
     /// Returns the mean of a series of shares of equal batches.
-    pub(super) fn of(series: &Series) -> Self {
-        let count = series.samples.len();
-        let share = series.samples.iter().sum::<f64>() / count.max(1) as f64;
-        Self { share, tries: count * series.batch }
+    pub(super) fn of(figure: &MetricSummary) -> Self {
+        let summary = &figure.summary;
+        Self { share: summary.mean, tries: summary.count * summary.batch }
     }
 
     fn occurred(self) -> bool {
@@ -57,7 +56,7 @@ pub(super) struct Reentry(
 pub(super) struct Findings {
     /// Lost signals, by variant and time between two waits.
     pub(super) lost: BTreeMap<(&'static str, &'static str), MeasuredShare>,
-    /// MeasuredShare of the process's signals that the main thread took.
+    /// Share of the process's signals that the main thread took.
     pub(super) main_thread: Option<MeasuredShare>,
     pub(super) reentered: BTreeMap<Reentry, MeasuredShare>,
     /// Lost increments of the shared counter; `true` if the thread-local one was exact.

@@ -1,8 +1,8 @@
 //! The rows of source 004's table and the verdicts on them: [`ROWS`], [`NOTES`], [`verdicts`].
 
+use serde::{Deserialize, Serialize};
 use tontine_bench::machine::MachineFacts;
 use tontine_bench::stats::interval::Interval;
-use tontine_bench::stats::order;
 use tontine_bench::task::Params;
 use tontine_host::error::{MeasureError, Result};
 
@@ -87,11 +87,16 @@ pub(super) const NOTES: &str = "\
     engine's network.";
 
 /// One mechanism's measurement.
+#[derive(Serialize, Deserialize)]
 pub(super) struct MeasuredRow {
     /// Number of samples of the one-way latency, one per round.
     pub(super) samples: usize,
-    /// The samples within 1.5 interquartile ranges of the quartiles, in ns, in ascending order.
-    pub(super) kept: Vec<f64>,
+    /// Number of samples beyond 1.5 interquartile ranges, which are left out of everything else.
+    pub(super) left: usize,
+    /// Quartiles in ns.
+    pub(super) quartiles: [f64; 3],
+    /// Lower ends in ns and counts of the rows of the histogram.
+    pub(super) histogram: Vec<(f64, usize)>,
     /// The interval of the mean that the source computes.
     pub(super) interval: Interval,
     /// Number of skipped rounds per completed round, if the mechanism counts them.
@@ -100,9 +105,9 @@ pub(super) struct MeasuredRow {
 
 impl MeasuredRow {
     /// Returns the interquartile range as a share of the median.
-    fn spread(&self) -> Option<f64> {
-        let quantile = |q| order::quantile(&self.kept, q);
-        Some((quantile(0.75)? - quantile(0.25)?) / quantile(0.5)?)
+    fn spread(&self) -> f64 {
+        let [low, median, high] = self.quartiles;
+        (high - low) / median
     }
 }
 
@@ -163,7 +168,7 @@ impl MeasuredTable<'_> {
     /// Judges whether the interquartile ranges of the first three rows are the smallest.
     fn spreads(&self) -> Verdict {
         let of = |variants: [&'static str; 3]| -> Vec<(&'static str, f64)> {
-            let spread = |variant| Some((variant, self.find(variant)?.spread()?));
+            let spread = |variant| Some((variant, self.find(variant)?.spread()));
             variants.into_iter().filter_map(spread).collect()
         };
         let steady = of(["spinlock-tas", "spinlock-ttas", "semaphore"]);
@@ -273,7 +278,8 @@ mod tests {
 
     fn measured(ns: f64) -> Result<MeasuredRow> {
         let interval = Interval { estimate: ns, low: ns - 0.1, high: ns + 0.1, achieved: 0.95 };
-        Ok(MeasuredRow { samples: 4, kept: vec![ns; 4], interval, skipped: None })
+        let (quartiles, histogram) = ([ns; 3], vec![(ns, 4)]);
+        Ok(MeasuredRow { samples: 4, left: 0, quartiles, histogram, interval, skipped: None })
     }
 
     #[test]
