@@ -127,6 +127,25 @@ fn status_of_signalled(command: &mut Command, mark: &Path, signal: Signal) -> Op
 }
 
 #[test]
+fn as_published_run_shows_progress_and_keeps_its_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = tontine();
+    command.args(["measure", "--quick", "--as-published", "002", "--out"]).arg(folder.path());
+    let output = command.output().expect("tontine runs");
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let begins = said.lines().find(|line| line.starts_with("source 002: "));
+    let begins = begins.unwrap_or_else(|| panic!("the number of points is missing: {said}"));
+    assert!(begins.contains(" fresh processes, about "), "{begins}");
+    // The first line comes at once, the others after a minute.
+    let is_progress = |line: &&str| line.contains(" %  ") && line.contains("source-002/dummy");
+    assert_eq!(said.lines().filter(is_progress).count(), 1, "{said}");
+    let kept = fs::read(folder.path().join("as-published-002.txt")).expect("a file");
+    assert_eq!(text(&kept), text(&output.stdout));
+    assert!(text(&kept).contains("Verdicts on the source's claims"), "{}", text(&kept));
+}
+
+#[test]
 fn signal_ends_as_published_run_without_leftovers() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = tontine();

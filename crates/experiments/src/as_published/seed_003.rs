@@ -18,6 +18,7 @@ use tontine_bench::engine::invoked::MetricSummary;
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::Observed;
 use tontine_bench::size::Size;
+use tontine_bench::stats::order;
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::trace;

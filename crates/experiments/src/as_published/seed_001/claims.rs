@@ -337,18 +337,27 @@ fn bottleneck(found: &Findings) -> Option<Verdict> {
 
 fn waits(found: &Findings) -> Option<Verdict> {
     let pooled = &found.locks.pooled[0];
-    let (modelled, here) = (pooled.relations(), found.locks.relations_here());
+    let modelled = pooled.relations();
     if modelled.acquisitions == 0 {
         return None;
     }
     let text = format!(
-        "{} of {} on ten modelled processors, {} of {} on {} real ones",
+        "{} of {} on ten modelled processors",
         percent(modelled.share()),
-        modelled.acquisitions,
-        percent(here.share()),
-        here.acquisitions,
-        found.locks.processors
+        modelled.acquisitions
     );
+    let here: Vec<f64> = found.locks.here.iter().map(LockUse::share).collect();
+    let bounds = here.iter().copied().reduce(f64::min).zip(here.iter().copied().reduce(f64::max));
+    let text = match bounds {
+        None => text,
+        Some((least, most)) => format!(
+            "{text}; {} to {} in {} runs on {} real ones",
+            percent(least),
+            percent(most),
+            here.len(),
+            found.locks.processors
+        ),
+    };
     decide(modelled.share() < PAPERS_WAITS, text)
 }
 
@@ -398,14 +407,16 @@ fn blocked(found: &Findings) -> Option<Verdict> {
             shorter.waited
         );
     }
-    let here = found.locks.relations_here();
-    if here.waited > 0 {
+    let here = &found.locks.here;
+    let most = here.iter().filter(|lock| 2 * lock.blocked > lock.waited).count();
+    if most > 0 {
+        let none = here.iter().filter(|lock| lock.blocked == 0).count();
         text += &format!(
-            ". On this machine's processors {} of {} block, because a holder can lose its \
-             processor to another program: the longest hold took {:.0} µs",
-            here.blocked,
-            here.waited,
-            micros(here.longest_hold_ns as f64)
+            ". On {} real processors most waits blocked in {most} of {} runs, and none in {none}: a \
+             released lock goes to the first thread that blocked, which holds it until its \
+             processor runs it, so others wait longer and block, too",
+            found.locks.processors,
+            here.len()
         );
     }
     Some(Verdict::NotReproduced(text))
