@@ -2,8 +2,9 @@
 //!
 //! A figure has as many digits as its interval supports: the last digit printed is about a tenth of
 //! the interval's width. A share that no try or every try is in is shown as a count with the
-//! resulting bound. Any other zero is `0` with its unit, without decimals. Every output format takes
-//! its numbers from here, so that the page, the table and the terminal agree to the last digit.
+//! resulting bound. Any other zero is `0` with its unit, without decimals. Every output format
+//! takes its numbers from here, so that the page, the table and the terminal agree to the last
+//! digit.
 
 use crate::schema::{Cell, Estimate, PublishedFigure, Ratio, Results};
 use crate::task::Params;
@@ -350,7 +351,7 @@ mod tests {
         assert_eq!(shown(0.4, 0.4, 60.0), "0.4 ns (0.4 – 60 ns)");
     }
 
-    /// Regression: zero was shown as `0`, `0.0` or `0.00`, as the digits of its neighbours required.
+    /// Regression: zero was shown as `0`, `0.0` or `0.00`, depending on its neighbours' digits.
     #[test]
     fn zero_has_one_notation() {
         let shown =

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tontine_bench::schema::Results;
 
 use common::{left_behind, text, tontine};
 
@@ -215,7 +216,28 @@ fn one_processor_skips_only_rows_that_need_two() {
     let rows = statuses(&results(folder.path()));
     let of = |name: &str| rows.iter().filter(|row| row.0 == name).collect::<Vec<_>>();
     assert!(of("flag").iter().all(|row| row.1 == "skipped" && row.2.contains("two processors")));
-    assert!(of("pipe").iter().any(|row| row.1 == "ok"), "{rows:?}");
+    for status in ["ok", "skipped"] {
+        assert!(of("pipe").iter().any(|row| row.1 == status), "{status}: {rows:?}");
+    }
+}
+
+/// Regression: intervals of few invocations extended below zero, and those of shares above 1.
+#[test]
+fn few_invocations_yield_no_impossible_figure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = tontine()
+        .args(["measure", "--quick", "--invocations", "2", "--out"])
+        .arg(folder.path())
+        .args(CELLS)
+        .output()
+        .expect("tontine runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run: Results = serde_json::from_value(results(folder.path())).expect("a run");
+    let with_interval = run.cells.iter().filter(|cell| cell.low.is_some());
+    assert!(with_interval.count() > 8, "{:?}", run.cells);
+    for cell in &run.cells {
+        assert!(cell.impossible().is_empty(), "{:?}: {cell:?}", cell.impossible());
+    }
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub struct TextRow {
     pub parameters: Params,
     /// Name of the variant.
     pub name: String,
-    /// The figure with its unit, after the word `model` if it is not measured; `skipped` or `failed`
-    /// if the figure is missing.
+    /// The figure with its unit, after the word `model` if it is not measured; `skipped` or
+    /// `failed` if the figure is missing.
     pub estimate: String,
     /// `low – high` with the unit.
     pub interval: String,

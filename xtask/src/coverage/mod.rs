@@ -1,10 +1,10 @@
 //! `cargo xtask coverage`: counts how often the intervals contain the true value, in
 //! docs/evidence/coverage.md.
 //!
-//! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts, [`shares`]
-//! draws shares, [`few`] runs of fewer than six invocations, and [`resampled`] makes comparisons.
-//! [`claims`] defines the expected counts; [`page`] writes the page. Seeds are fixed, so every run writes the same page, and
-//! `--check` compares the page with the file.
+//! [`trial`] draws runs from the models of [`tontine_bench::stats::simulate`] and counts,
+//! [`shares`] draws shares, [`few`] runs of fewer than six invocations, and [`resampled`] makes
+//! comparisons. [`claims`] defines the expected counts; [`page`] writes the page. Seeds are fixed,
+//! so every run writes the same page, and `--check` compares the page with the file.
 
 mod claims;
 mod few;

@@ -525,14 +525,15 @@ mod tests {
         assert_eq!((cell.achieved, cell.trimmed_mean), (None, None));
     }
 
+    fn sample() -> impl Strategy<Value = f64> {
+        prop_oneof![-1e3_f64..1.0, 0.0..1.0, Just(0.0), 0.0..1e9]
+    }
+
     proptest! {
         /// Regression: a full run had ten impossible ends, such as 120 % and −0.138 s.
         #[test]
         fn figures_of_a_cell_are_possible(
-            invocations in prop::collection::vec(
-                prop::collection::vec(prop_oneof![-1e3_f64..1.0, 0.0..1.0, Just(0.0), 0.0..1e9], 1..9),
-                1..9,
-            ),
+            invocations in prop::collection::vec(prop::collection::vec(sample(), 1..9), 1..9),
             unit in prop::sample::select(vec!["ns", "s", "share", "messages/s", "rounds/round"]),
             by_mean in any::<bool>(),
         ) {

@@ -146,8 +146,9 @@ mod tests {
         fn interval_stays_within_zero_and_one(
             all in prop::collection::vec((0_usize..1_000_000, 1_usize..1_000_000), 1..12)
         ) {
-            let all: Vec<ShareCount> =
-                all.iter().map(|&(hits, tries)| ShareCount { hits: hits % (tries + 1), tries }).collect();
+            let count =
+                |&(hits, tries): &(usize, usize)| ShareCount { hits: hits % (tries + 1), tries };
+            let all: Vec<ShareCount> = all.iter().map(count).collect();
             let found = share_interval(&all, 0.95).unwrap();
             prop_assert!(0.0 <= found.low && found.low <= found.estimate, "{:?}", found);
             prop_assert!(found.estimate <= found.high && found.high <= 1.0, "{:?}", found);

@@ -78,8 +78,8 @@ const HISTOGRAM_DIGITS: u8 = 3;
 /// Summarises the samples of one invocation.
 ///
 /// Samples that are not finite are omitted, and so are samples that are impossible in the series'
-/// unit: a difference between the stamps of two processors can be negative. `unstable` records their
-/// numbers. If there are no samples, all figures are 0 and `unstable` records that.
+/// unit: a difference between the stamps of two processors can be negative. `unstable` records
+/// their numbers. If there are no samples, all figures are 0 and `unstable` records that.
 pub fn summarise(series: &Series) -> Summary {
     let samples = series.samples.iter().copied();
     let finite: Vec<f64> = samples.clone().filter(|x| x.is_finite()).collect();

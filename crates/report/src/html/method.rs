@@ -84,9 +84,9 @@ fn mean() -> Markup {
             " ∕ " var { "n" } ")"
         }
         p {
-            "with " var { "S" } sup { "2" } " the variance of the invocations' means. No time, rate "
-            "or number is negative, so the interval ends at zero if it would reach further; that "
-            "does not change how often it contains the mean."
+            "with " var { "S" } sup { "2" } " the variance of the invocations' means. No time, "
+            "rate or number is negative, so the interval ends at zero if it would reach further; "
+            "that does not change how often it contains the mean."
         }
     }
 }
