@@ -142,6 +142,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_point_has_an_expected_duration() {
+        for seed in seeds() {
+            for quick in [true, false] {
+                let seconds = seed.seconds(quick);
+                assert!(seconds.len() > 4 && seconds.iter().all(|seconds| *seconds > 0.0));
+            }
+        }
+    }
+
+    #[test]
     fn source_is_found_by_number_and_by_file_name() {
         for seed in seeds() {
             for name in [seed.number, seed.number.trim_start_matches("00"), seed.file] {

@@ -234,14 +234,12 @@ fn unordered(found: &Findings) -> Option<Verdict> {
     let (few, many) = (falls(&builds.linux), falls(&sessions.linux));
     last(&builds.linux).and(last(&sessions.linux))?;
     let words = |levels: &[u64]| match levels {
-        [] => "at no level".to_owned(),
-        _ => {
-            let levels: Vec<String> = levels.iter().map(u64::to_string).collect();
-            format!("at level {}", levels.join(", "))
-        }
+        [] => "none".to_owned(),
+        _ => levels.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     };
     let text = format!(
-        "on this machine's Linux the time falls although the load grows: sessions {}, builds {}",
+        "levels at which the time falls although the load grows, on this machine's Linux: {} for \
+         sessions, {} for builds",
         words(&many),
         words(&few)
     );
@@ -410,11 +408,10 @@ fn blocked(found: &Findings) -> Option<Verdict> {
     let here = &found.locks.here;
     let most = here.iter().filter(|lock| 2 * lock.blocked > lock.waited).count();
     if most > 0 {
-        let none = here.iter().filter(|lock| lock.blocked == 0).count();
         text += &format!(
-            ". On {} real processors most waits blocked in {most} of {} runs, and none in {none}: a \
-             released lock goes to the first thread that blocked, which holds it until its \
-             processor runs it, so others wait longer and block, too",
+            ". On {} real processors most waits blocked in {most} of {} runs: a released lock goes \
+             to the first thread that blocked, which holds it until its processor runs it, so \
+             others wait longer and block, too",
             found.locks.processors,
             here.len()
         );

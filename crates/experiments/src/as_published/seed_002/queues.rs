@@ -65,11 +65,6 @@ pub(super) fn compare(
     Ok(verdict(&seen, kill))
 }
 
-/// Returns `true` if a point is a queue.
-pub(super) fn is_one(point: &str) -> bool {
-    QUEUES.iter().any(|(name, _)| *name == point)
-}
-
 /// Returns the messages per second of a queue without and with the check; `None` if the point is
 /// not a queue.
 pub(super) fn rates(point: &str, quick: bool) -> Option<Result<[f64; 2]>> {
