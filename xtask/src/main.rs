@@ -3,10 +3,12 @@
 //! Nothing depends on this package. A task is a module with a function `run` that returns `true` if
 //! its checks pass; this file only parses the command line.
 //!
-//! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `coverage`, `crash`,
-//! `dist`, `ledger`, `model`, `planted`, `sample`, `speed`, `tidy`, `torment`, `trees`, `twins`.
+//! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `claims`, `coverage`,
+//! `crash`, `dist`, `ledger`, `model`, `planted`, `sample`, `speed`, `tidy`, `torment`, `trees`,
+//! `twins`.
 
 mod aa;
+mod claims;
 mod coverage;
 mod crash;
 mod dist;
@@ -70,6 +72,14 @@ enum XtaskCommand {
         /// Path of the run's results.json
         results: PathBuf,
         /// Write nothing; fail if the page and the run disagree
+        #[arg(long)]
+        check: bool,
+    },
+    /// Write the verdicts of `tontine measure --as-published N` into docs/evidence/claims.md
+    Claims {
+        /// Folder of the runs' as-published-N.txt
+        folder: PathBuf,
+        /// Write nothing; fail if the page and the runs have different claims
         #[arg(long)]
         check: bool,
     },
@@ -154,6 +164,7 @@ fn main() -> ExitCode {
         XtaskCommand::Aa { comparisons } => aa::run(comparisons),
         XtaskCommand::Twins { only } => twins::run(&only),
         XtaskCommand::Ledger { results, check } => ledger::run(Path::new("."), &results, check),
+        XtaskCommand::Claims { folder, check } => claims::run(Path::new("."), &folder, check),
         XtaskCommand::Planted { reruns, cell } => planted::run(reruns.into(), cell.as_deref()),
         XtaskCommand::Crash { full, minutes, afresh } => {
             crash::run(full, minutes.map(|minutes| Duration::from_secs(60 * minutes)), afresh)
