@@ -22,7 +22,7 @@ use tontine_host::error::{MeasureError, Result};
 
 use crate::SUITE;
 pub use points::{FreshProcesses, MeasurePoint};
-use points::{Points, own_experiment};
+use points::{SourcePoints, own_experiment};
 
 /// A source: one of the documents on which this project is based.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub struct SourceDocument {
     /// Name of the file.
     pub file: &'static str,
     /// Measures all points and writes the output.
-    run: fn(&mut Points<'_, '_>, &mut dyn Write) -> Result<()>,
+    run: fn(&mut SourcePoints<'_, '_>, &mut dyn Write) -> Result<()>,
     /// Measures one of the source's own points, in the calling process.
     own: fn(&InvocationTask) -> Result<Observed>,
     /// Returns the seconds that a point takes on two processors of a virtual machine.
@@ -110,7 +110,7 @@ impl SourceDocument {
         out: &mut dyn Write,
         measure: &mut MeasurePoint<'_>,
     ) -> Result<()> {
-        (self.run)(&mut Points { source: self.number, quick, measure }, out)
+        (self.run)(&mut SourcePoints { source: self.number, quick, measure }, out)
     }
 
     /// Returns the seconds that each point of a reproduction takes on two processors of a virtual

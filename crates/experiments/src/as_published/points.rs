@@ -1,4 +1,4 @@
-//! The points of a reproduction, each measured in a fresh process: [`Points`],
+//! The points of a reproduction, each measured in a fresh process: [`SourcePoints`],
 //! [`FreshProcesses`].
 //!
 //! No point depends on the memory, threads and processes that an earlier point left behind: a fork,
@@ -51,13 +51,13 @@ impl FreshProcesses<'_> {
 }
 
 /// The points of one reproduction.
-pub(crate) struct Points<'a, 'm> {
+pub(crate) struct SourcePoints<'a, 'm> {
     pub(super) source: &'static str,
     pub(super) quick: bool,
     pub(super) measure: &'a mut MeasurePoint<'m>,
 }
 
-impl Points<'_, '_> {
+impl SourcePoints<'_, '_> {
     /// Returns `true` if the reproduction is reduced.
     pub(crate) fn quick(&self) -> bool {
         self.quick
@@ -106,8 +106,8 @@ pub(super) fn reply(result: &impl Serialize) -> Result<Observed> {
 #[cfg(test)]
 pub(super) fn in_this_process<T>(
     source: &'static str,
-    run: impl FnOnce(&mut Points<'_, '_>) -> T,
+    run: impl FnOnce(&mut SourcePoints<'_, '_>) -> T,
 ) -> T {
     let mut measure = |task: &InvocationTask| super::measure_here(task).map(InvocationFigures::of);
-    run(&mut Points { source, quick: true, measure: &mut measure })
+    run(&mut SourcePoints { source, quick: true, measure: &mut measure })
 }

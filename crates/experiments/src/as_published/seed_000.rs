@@ -27,7 +27,7 @@ use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::fork_trim::ForkTrim;
 use tontine_host::os::pin::{self, Pinned};
 
-use super::points::{Points, reply};
+use super::points::{SourcePoints, reply};
 use super::verdict::{self, Claim, Verdict};
 use crate::signal_delivery::death::ReceiverSetup;
 use crate::signal_delivery::sender::SendCall;
@@ -59,11 +59,11 @@ const PUBLISHED_MAXIMUM: u64 = 1_200;
 /// # Errors
 /// Returns `Skipped` if the system refuses processes or shared memory, and `Failed` if a child died
 /// from another cause or `out` cannot be written.
-pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut SourcePoints<'_, '_>, out: &mut dyn Write) -> Result<()> {
     run(if points.quick() { REDUCED } else { DELIVERIES }, points, out)
 }
 
-fn run(deliveries: usize, points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+fn run(deliveries: usize, points: &mut SourcePoints<'_, '_>, out: &mut dyn Write) -> Result<()> {
     let stamps = Stamps::new(Clock::calibrated());
     let mut put = |line: String| writeln!(out, "{line}").during("writing the reproduction");
 
@@ -124,7 +124,7 @@ fn chunks(
     placement: Option<&str>,
     deliveries: usize,
     band: Option<Band>,
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
 ) -> Result<DeliverySummary> {
     let mut found = Ok(DeliverySummary::within(band));
     // All are attempted, so that their number does not depend on their results.

@@ -33,11 +33,11 @@ use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_unix_sim::{CostKind, CostModel};
 
-use super::points::Points;
+use super::points::SourcePoints;
 use super::verdict;
 use crate::modes::COSTS;
 use crate::trees::OFF_MASTER;
-use claims::{Figure, Findings};
+use claims::{CurveFindings, Figure};
 pub(super) use section_9::own_point;
 use tasks::{is_papers, tasks};
 
@@ -152,7 +152,7 @@ const CURVES: [PublishedCurve; 4] = [
 /// # Errors
 /// Returns `Failed` if `out` cannot be written. If something cannot be measured, a line gives the
 /// reason.
-pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut SourcePoints<'_, '_>, out: &mut dyn Write) -> Result<()> {
     let processors = tontine_host::os::pin::allowed()?.len();
     let reduced = if points.quick() { " Reduced for a quick run." } else { "" };
     tell(
@@ -181,7 +181,7 @@ pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Res
          function call and a fork copies no address space: compare their figures with each other \
          and not with Linux's.",
     )?;
-    let findings = Findings {
+    let findings = CurveFindings {
         figures: [signals, forks, builds, sessions],
         unswitched,
         real: real.ok(),
@@ -230,7 +230,7 @@ impl RealForks {
     ///
     /// # Errors
     /// Returns an error if one of them could not be measured.
-    fn of_this_machine(points: &mut Points<'_, '_>) -> Result<Self> {
+    fn of_this_machine(points: &mut SourcePoints<'_, '_>) -> Result<Self> {
         let mut median = |experiment: &str, variant: &str, param: [&str; 2], metric: &str| {
             let task = InvocationTask {
                 experiment: experiment.into(),
@@ -279,7 +279,7 @@ impl CurvePoints {
         curve: &PublishedCurve,
         variant: &str,
         tasks: BTreeMap<u64, InvocationTask>,
-        points: &mut Points<'_, '_>,
+        points: &mut SourcePoints<'_, '_>,
     ) -> Self {
         let mut measured = Self::default();
         if tasks.is_empty() {
@@ -312,7 +312,7 @@ fn draw(
     curve: &PublishedCurve,
     real: Option<&RealForks>,
     processors: usize,
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
     out: &mut dyn Write,
 ) -> Result<Figure> {
     say(out, format_args!("\n{}", curve.title))?;
@@ -375,7 +375,7 @@ fn draw(
 }
 
 /// Models the new kernel's figure 1 at a level with switches that take no time.
-fn switchless(level: u64, points: &mut Points<'_, '_>) -> Option<f64> {
+fn switchless(level: u64, points: &mut SourcePoints<'_, '_>) -> Option<f64> {
     let mut task = tasks(&CURVES[0], NEW.variant).remove(&level)?;
     task.params.insert(COSTS.to_owned(), format!("{}=0", CostKind::Switch.name()));
     points.cell(&task).and_then(|figures| mean(&figures, CURVES[0].metric)).ok()

@@ -19,7 +19,7 @@ use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::clock::Clock;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
-use super::points::{Points, reply};
+use super::points::{SourcePoints, reply};
 use super::verdict::{self, Claim, Verdict};
 use crate::liveness_check::check::{Check, CompareExchange, means_of};
 use crate::liveness_check::monitored::{Home, Means, Monitored};
@@ -97,7 +97,7 @@ const fn row(
 /// The point that times the instruction on which trylock is based.
 const CMPXCHG: &str = "lock-cmpxchg";
 
-/// Points without a figure in the source, and their names in the output.
+/// SourcePoints without a figure in the source, and their names in the output.
 const UNPUBLISHED: [(&str, &str); 3] =
     [("poll-socket", "poll"), ("futex-word", "word"), (CMPXCHG, "cmpxchg")];
 
@@ -113,7 +113,7 @@ struct LoopTime {
 /// # Errors
 /// Returns `Failed` if the output cannot be written. If the system refuses a row, the table says
 /// so.
-pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut SourcePoints<'_, '_>, out: &mut dyn Write) -> Result<()> {
     let quick = points.quick();
     let loops = if quick { QUICK_LOOPS } else { LOOPS };
     let scaled = if quick { format!("; times are scaled to {LOOPS}") } else { String::new() };

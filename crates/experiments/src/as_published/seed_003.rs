@@ -23,7 +23,7 @@ use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::trace;
 
-use super::points::{Points, reply};
+use super::points::{SourcePoints, reply};
 use super::verdict;
 use crate::SUITE;
 use crate::false_sharing;
@@ -68,7 +68,7 @@ const REENTRIES: [Reentry; 9] = [
 /// # Errors
 /// Returns `Failed` if `out` cannot be written. If the machine refuses a requirement, a line gives
 /// the reason.
-pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut SourcePoints<'_, '_>, out: &mut dyn Write) -> Result<()> {
     let quick = points.quick();
     let size = if quick { Size::Quick } else { Size::Default };
     if quick {
@@ -77,8 +77,8 @@ pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Res
     let mut found = Findings::default();
     say(out, format_args!("Threads that handle SIGUSR1 and SIGQUIT, in turn"))?;
     for (variant, window, title) in WAITS {
-        let lost = observe(points, &waiting(variant, window, size), "lost")
-            .map(|seen| MeasuredShare::of(&seen));
+        let lost = observe(points, &waiting(variant, window, size), "lost");
+        let lost = lost.map(|seen| MeasuredShare::of(&seen));
         match &lost {
             Ok(MeasuredShare { share, tries }) => {
                 let got = *tries as f64 * (1.0 - share);
@@ -94,8 +94,8 @@ pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Res
         &[("sending", "burst"), ("main", "unblocked"), ("others", "asleep")],
         size,
     );
-    found.main_thread =
-        observe(points, &directed, "main_thread").ok().map(|seen| MeasuredShare::of(&seen));
+    let main_thread = observe(points, &directed, "main_thread");
+    found.main_thread = main_thread.ok().map(|seen| MeasuredShare::of(&seen));
     if let Some(MeasuredShare { share, tries }) = found.main_thread {
         let percent = share * 100.0;
         say(
@@ -190,7 +190,11 @@ fn task(experiment: &str, variant: &str, params: &[(&str, &str)], size: Size) ->
 
 /// Measures the only point that is not a cell of an experiment in the calling process: the counters.
 pub(super) fn own_point(task: &InvocationTask) -> Result<Observed> {
-    reply(&Counters::count(if task.size == Size::Quick { QUICK_INCREMENTS } else { INCREMENTS }))
+    reply(&CountedVariables::count(if task.size == Size::Quick {
+        QUICK_INCREMENTS
+    } else {
+        INCREMENTS
+    }))
 }
 
 /// Returns the seconds that a point takes on two processors of a virtual machine.
@@ -200,7 +204,7 @@ pub(super) fn seconds(_: &InvocationTask) -> f64 {
 
 /// The result of two threads that count in a shared variable and in a thread-local one.
 #[derive(Debug, Serialize, Deserialize)]
-struct Counters {
+struct CountedVariables {
     /// Increments of each variable by each thread.
     increments: u64,
     /// Both variables, as each thread prints them.
@@ -209,7 +213,7 @@ struct Counters {
     shared: u64,
 }
 
-impl Counters {
+impl CountedVariables {
     fn count(increments: u64) -> Self {
         thread_local! {
             static OWN: Cell<u64> = const { Cell::new(0) };
@@ -234,10 +238,10 @@ impl Counters {
 /// Writes both counts. Returns the lost increments of the shared variable, and `true` if the other
 /// one was exact.
 fn counters(
-    counted: Result<Counters>,
+    counted: Result<CountedVariables>,
     out: &mut dyn Write,
 ) -> Result<Option<(MeasuredShare, bool)>> {
-    let Counters { increments, printed, shared } = match counted {
+    let CountedVariables { increments, printed, shared } = match counted {
         Ok(counted) => counted,
         Err(trouble) => return say(out, format_args!("{trouble}")).map(|()| None),
     };
@@ -256,7 +260,7 @@ fn sharing(
     variant: &str,
     title: &str,
     size: Size,
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
     out: &mut dyn Write,
 ) -> Result<Option<f64>> {
     let task = usual("false-sharing", variant, size)?;
@@ -264,11 +268,12 @@ fn sharing(
     let source = source.first().map_or_else(String::new, |found| {
         format!(" (published: {:.0} ms, machine not named)", found.value / 1e6)
     });
-    let medians: Result<Vec<f64>> =
-        (0..PASSES).map(|_| Ok(observe(points, &task, "both")?.summary.median)).collect();
-    match medians {
-        Ok(medians) => {
-            let ms = order::median(&medians).unwrap_or(f64::NAN) / 1e6;
+    // All are attempted, so that their number does not depend on their results.
+    let seen: Vec<_> = (0..PASSES).map(|_| observe(points, &task, "both")).collect();
+    match seen.into_iter().collect::<Result<Vec<_>>>() {
+        Ok(seen) => {
+            let each: Vec<f64> = seen.into_iter().map(|figure| figure.summary.median).collect();
+            let ms = order::median(&each).unwrap_or(f64::NAN) / 1e6;
             say(out, format_args!("{title:>28}: {ms:.1} ms{source}"))?;
             Ok(Some(ms))
         }
@@ -281,7 +286,7 @@ fn sharing(
 
 /// Returns one metric of a task.
 fn observe(
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
     task: &InvocationTask,
     metric: &str,
 ) -> Result<MetricSummary> {
@@ -377,7 +382,7 @@ mod tests {
     #[test]
     fn thread_local_counter_is_exact_and_shared_losses_counted() {
         let mut out = Vec::new();
-        let found = counters(Ok(Counters::count(1_000)), &mut out).expect("written");
+        let found = counters(Ok(CountedVariables::count(1_000)), &mut out).expect("written");
         let (lost, exact) = found.expect("counted");
         let text = String::from_utf8(out).expect("UTF-8");
         assert_eq!(text.matches("y=1000\n").count(), 2, "{text}");

@@ -19,7 +19,7 @@ use tontine_bench::stats::{naive, order};
 use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 
-use super::points::{Points, reply};
+use super::points::{SourcePoints, reply};
 use super::verdict;
 use crate::round_trip::{self, StampMode};
 use rows::{IGNORING, MeasuredRow, NOTES, ROWS, SourceRow};
@@ -37,7 +37,7 @@ const HISTOGRAM: (usize, usize) = (8, 40);
 /// # Errors
 /// Returns `Failed` if `out` cannot be written. If a mechanism cannot be measured, its row gives
 /// the reason.
-pub(super) fn reproduce(points: &mut Points<'_, '_>, out: &mut dyn Write) -> Result<()> {
+pub(super) fn reproduce(points: &mut SourcePoints<'_, '_>, out: &mut dyn Write) -> Result<()> {
     let quick = points.quick();
     let (rounds, warm_up) = if quick { QUICK } else { ROUNDS };
     let reduced =

@@ -9,7 +9,7 @@ use crate::as_published::verdict::{Claim, Verdict};
 use crate::trees;
 
 /// The levels of a curve that have a figure.
-pub(super) type Curve = BTreeMap<u64, f64>;
+pub(super) type KernelCurve = BTreeMap<u64, f64>;
 
 /// Relative distance within which two figures of a run count as equal.
 const EQUAL: f64 = 0.05;
@@ -31,11 +31,11 @@ const NORMAL: f64 = 1.96;
 pub(super) struct Figure {
     /// The last level on the paper's axis.
     pub(super) most: u64,
-    pub(super) old: Curve,
-    pub(super) new: Curve,
-    pub(super) linux: Curve,
+    pub(super) old: KernelCurve,
+    pub(super) new: KernelCurve,
+    pub(super) linux: KernelCurve,
     /// The old and the new kernel with the model's own forks and exits.
-    pub(super) own: Option<[Curve; 2]>,
+    pub(super) own: Option<[KernelCurve; 2]>,
 }
 
 impl Figure {
@@ -44,19 +44,19 @@ impl Figure {
         Some(self.new.get(&level)? / self.old.get(&level)?)
     }
 
-    fn ratios(&self) -> Curve {
+    fn ratios(&self) -> KernelCurve {
         self.old.keys().filter_map(|&level| Some((level, self.ratio(level)?))).collect()
     }
 
     /// Returns the growth of a kernel's figure from the first level to the last.
-    fn growth(&self, curve: &Curve) -> Option<f64> {
+    fn growth(&self, curve: &KernelCurve) -> Option<f64> {
         Some(curve.get(&self.most)? / curve.get(&1)?)
     }
 }
 
 /// All measurements of a run.
 #[derive(Debug)]
-pub(super) struct Findings {
+pub(super) struct CurveFindings {
     /// Signals, forks, builds and sessions.
     pub(super) figures: [Figure; 4],
     /// The new kernel's signals with switches that take no time, at the last level at which all
@@ -67,7 +67,7 @@ pub(super) struct Findings {
 }
 
 /// Returns the verdicts, in the order of the paper's lines.
-pub(super) fn verdicts(found: &Findings) -> Vec<(Claim, Verdict)> {
+pub(super) fn verdicts(found: &CurveFindings) -> Vec<(Claim, Verdict)> {
     let [signals, forks, builds, sessions] = &found.figures;
     let claim = |line, text| Claim { line, text };
     let decided = [
@@ -108,7 +108,7 @@ fn decide(holds: bool, evidence: String) -> Option<Verdict> {
     Some(if holds { Verdict::Reproduced(evidence) } else { Verdict::NotReproduced(evidence) })
 }
 
-fn last(curve: &Curve) -> Option<(u64, f64)> {
+fn last(curve: &KernelCurve) -> Option<(u64, f64)> {
     curve.last_key_value().map(|(level, value)| (*level, *value))
 }
 
@@ -171,7 +171,7 @@ fn beyond_five(signals: &Figure) -> Option<Verdict> {
     decide((FITTING_PAIRS..FITTING_PAIRS + 3).contains(level_until) && drop > NOTICEABLE, text)
 }
 
-fn because_of_switches(found: &Findings) -> Option<Verdict> {
+fn because_of_switches(found: &CurveFindings) -> Option<Verdict> {
     let signals = &found.figures[0];
     let with =
         drop_beyond_five(*signals.new.get(&FITTING_PAIRS)?, *signals.new.get(&signals.most)?);
@@ -214,7 +214,8 @@ fn less_time(builds: &Figure, forks: &Figure) -> Option<Verdict> {
 }
 
 fn disk(builds: &Figure) -> Option<Verdict> {
-    let grown = 100.0 * (builds.growth(&builds.new)? - 1.0);
+    // A value rounded to zero is not negative.
+    let grown = (1e3 * (builds.growth(&builds.new)? - 1.0)).round() / 10.0 + 0.0;
     Some(Verdict::NotComparable(format!(
         "the modelled builds share no disk; without one the new kernel's time grows by {grown:.1} % \
          from 1 to {} builds, which is what its locks contribute",
@@ -223,13 +224,13 @@ fn disk(builds: &Figure) -> Option<Verdict> {
 }
 
 /// Returns the levels at which the time falls although the load has grown.
-fn falls(curve: &Curve) -> Vec<u64> {
+fn falls(curve: &KernelCurve) -> Vec<u64> {
     let levels: Vec<(&u64, &f64)> = curve.iter().collect();
     let pairs = levels.windows(2).filter(|pair| pair[1].1 < pair[0].1);
     pairs.map(|pair| *pair[1].0).collect()
 }
 
-fn unordered(found: &Findings) -> Option<Verdict> {
+fn unordered(found: &CurveFindings) -> Option<Verdict> {
     let [_, _, builds, sessions] = &found.figures;
     let (few, many) = (falls(&builds.linux), falls(&sessions.linux));
     last(&builds.linux).and(last(&sessions.linux))?;
@@ -238,8 +239,8 @@ fn unordered(found: &Findings) -> Option<Verdict> {
         _ => levels.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
     };
     let text = format!(
-        "levels at which the time falls although the load grows, on this machine's Linux: {} for \
-         sessions, {} for builds",
+        "on this machine's Linux the time falls, although the load grows, at these levels: {} of \
+         the sessions, {} of the builds",
         words(&many),
         words(&few)
     );
@@ -254,7 +255,7 @@ fn faster(sessions: &Figure) -> Option<Verdict> {
     decide(2 * better > ratios.len(), text)
 }
 
-fn grace(found: &Findings) -> Option<Verdict> {
+fn grace(found: &CurveFindings) -> Option<Verdict> {
     let [signals, forks, builds, _] = &found.figures;
     let mut words = Vec::new();
     let mut holds = true;
@@ -286,7 +287,7 @@ fn shape(sessions: &Figure) -> Option<Verdict> {
     ))
 }
 
-fn factor(found: &Findings) -> Option<Verdict> {
+fn factor(found: &CurveFindings) -> Option<Verdict> {
     let sessions = &found.figures[3];
     let ratios = sessions.ratios();
     let worst = ratios.values().copied().fold(0.0, f64::max);
@@ -322,7 +323,7 @@ fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-fn bottleneck(found: &Findings) -> Option<Verdict> {
+fn bottleneck(found: &CurveFindings) -> Option<Verdict> {
     let pooled = &found.locks.pooled[0];
     let (name, most) = pooled.locks.iter().max_by_key(|(_, lock)| lock.waited)?;
     let waited = pooled.relations().waited;
@@ -333,7 +334,7 @@ fn bottleneck(found: &Findings) -> Option<Verdict> {
     Some(Verdict::NotReproduced(text + &format!("and {} times for {name}", most.waited)))
 }
 
-fn waits(found: &Findings) -> Option<Verdict> {
+fn waits(found: &CurveFindings) -> Option<Verdict> {
     let pooled = &found.locks.pooled[0];
     let modelled = pooled.relations();
     if modelled.acquisitions == 0 {
@@ -368,7 +369,7 @@ fn wilson(hits: u64, tries: u64) -> (f64, f64) {
     ((centre - half) / (1.0 + square), (centre + half) / (1.0 + square))
 }
 
-fn blocked(found: &Findings) -> Option<Verdict> {
+fn blocked(found: &CurveFindings) -> Option<Verdict> {
     let [usual, short] = &found.locks.pooled;
     let lock = usual.relations();
     if lock.waited == 0 {
@@ -421,7 +422,7 @@ fn blocked(found: &Findings) -> Option<Verdict> {
 
 /// Returns the rank of the lock of all relations among the locks that were taken, from 1, and their
 /// number.
-fn rank(found: &Findings) -> Option<(usize, usize)> {
+fn rank(found: &CurveFindings) -> Option<(usize, usize)> {
     let pooled = &found.locks.pooled[0];
     let share = pooled.relations().share();
     let locks = ranked(pooled);
@@ -429,13 +430,13 @@ fn rank(found: &Findings) -> Option<(usize, usize)> {
         .then(|| (1 + locks.iter().filter(|(_, lock)| lock.share() > share).count(), locks.len()))
 }
 
-fn median(found: &Findings) -> Option<Verdict> {
+fn median(found: &CurveFindings) -> Option<Verdict> {
     let (rank, locks) = rank(found)?;
     let text = format!("it has rank {rank} of the {locks} locks that the load takes");
     decide(2 * rank < locks, text)
 }
 
-fn most_contended(found: &Findings) -> Option<Verdict> {
+fn most_contended(found: &CurveFindings) -> Option<Verdict> {
     let (rank, locks) = rank(found)?;
     let (first, lock) = ranked(&found.locks.pooled[0]).first().copied()?;
     Some(Verdict::NotComparable(format!(
@@ -446,7 +447,7 @@ fn most_contended(found: &Findings) -> Option<Verdict> {
     )))
 }
 
-fn larger(found: &Findings) -> Option<Verdict> {
+fn larger(found: &CurveFindings) -> Option<Verdict> {
     let (processors, (gains, waited)) = found.locks.gains.last_key_value()?;
     let best = gains.iter().map(|gain| gain.share).fold(f64::NEG_INFINITY, f64::max);
     let text = format!(
@@ -458,7 +459,7 @@ fn larger(found: &Findings) -> Option<Verdict> {
     decide(best > EQUAL, text)
 }
 
-fn evidence(found: &Findings) -> Option<Verdict> {
+fn evidence(found: &CurveFindings) -> Option<Verdict> {
     let (gains, _) = found.locks.gains.get(&super::PAPERS_PROCESSORS)?;
     let [sessions, builds, forks] = gains.map(|gain| 100.0 * gain.share);
     let text = format!(
@@ -472,7 +473,7 @@ fn evidence(found: &Findings) -> Option<Verdict> {
 mod tests {
     use super::*;
 
-    fn curve(values: &[f64]) -> Curve {
+    fn curve(values: &[f64]) -> KernelCurve {
         (1..).zip(values.iter().copied()).collect()
     }
 
@@ -534,13 +535,13 @@ mod tests {
         assert!(falls(&curve(&[1.0, 1.0, 2.0])).is_empty());
     }
 
-    fn with_waits(waited: u64, blocked: u64) -> Findings {
+    fn with_waits(waited: u64, blocked: u64) -> CurveFindings {
         let lock = LockUse { acquisitions: 100_000, waited, blocked, longest_hold_ns: 280 };
         let locks = [("proc_relation_lock".to_owned(), lock)].into();
         let pooled = PooledRuns { runs: 3, spin_ns: 2486.2, locks };
         let locks = LockFindings { pooled: [pooled.clone(), pooled], ..LockFindings::default() };
         let (figures, unswitched, real) = Default::default();
-        Findings { figures, unswitched, real, locks }
+        CurveFindings { figures, unswitched, real, locks }
     }
 
     #[test]

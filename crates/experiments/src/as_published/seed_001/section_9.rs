@@ -23,7 +23,7 @@ use tontine_bench::task::{InvocationTask, Params};
 use tontine_host::error::{MeasureError, Result};
 use tontine_unix_sim::{CostKind, CostModel};
 
-use super::super::points::{Points, reply};
+use super::super::points::{SourcePoints, reply};
 use super::{NEW, PAPERS_MACHINE, PAPERS_PROCESSORS, mean, say, tell};
 use crate::modes::{self, COSTS};
 use crate::trees::{self, TreeLoad};
@@ -133,7 +133,7 @@ pub(in super::super) fn own_point(task: &InvocationTask) -> Result<Observed> {
 /// Returns `Failed` if `out` cannot be written.
 pub(super) fn tell_all(
     processors: usize,
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
     out: &mut dyn Write,
 ) -> Result<LockFindings> {
     say(
@@ -182,7 +182,7 @@ pub(super) fn tell_all(
 
 /// Adds up several runs of the paper's load in the new kernel, on a model of the paper's machine in
 /// which one spin takes this time.
-fn pool(spin_ns: f64, points: &mut Points<'_, '_>) -> PooledRuns {
+fn pool(spin_ns: f64, points: &mut SourcePoints<'_, '_>) -> PooledRuns {
     let mut pooled = PooledRuns { spin_ns: spin_ns * SPINS, ..PooledRuns::default() };
     for _ in 0..RUNS[usize::from(!points.quick())] {
         let params = Params::from([
@@ -200,7 +200,7 @@ fn pool(spin_ns: f64, points: &mut Points<'_, '_>) -> PooledRuns {
 
 /// Runs the paper's load in the new kernel on this machine's processors, with a part of its
 /// computing, and returns the statistics of the lock of all relations in each run.
-fn runs_here(points: &mut Points<'_, '_>) -> Vec<LockUse> {
+fn runs_here(points: &mut SourcePoints<'_, '_>) -> Vec<LockUse> {
     let mut run = |_| {
         let params = trees::measured(Params::new(), Size::Quick);
         points.own::<LockTable>(NEW.variant, params).ok()?.remove(GLOBAL.1)
@@ -213,7 +213,7 @@ fn runs_here(points: &mut Points<'_, '_>) -> Vec<LockUse> {
 fn table(
     title: &str,
     modelled: bool,
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
     out: &mut dyn Write,
 ) -> Result<()> {
     say(
@@ -276,7 +276,7 @@ fn row(lock: &str, mode: &str, found: &LockUse, out: &mut dyn Write) -> Result<(
 /// Returns the gains.
 fn question(
     processors: &[usize],
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
     out: &mut dyn Write,
 ) -> Result<BTreeMap<usize, ([Gain; 3], f64)>> {
     tell(
@@ -336,7 +336,7 @@ struct LockGain {
     gains: [Gain; 3],
 }
 
-fn gain(processors: usize, points: &mut Points<'_, '_>) -> Result<LockGain> {
+fn gain(processors: usize, points: &mut SourcePoints<'_, '_>) -> Result<LockGain> {
     // A tree stays on one processor, so fewer trees would leave some processors idle.
     let each = PAPERS_LOAD.max(processors / 2);
     let cell = |pairs: [(&str, String); 2]| {

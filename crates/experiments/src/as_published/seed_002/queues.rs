@@ -15,7 +15,7 @@ use tontine_mechanisms::driver::Driver;
 use tontine_mechanisms::mailbox::MailboxMechanism;
 use tontine_mechanisms::pipe::Pipe;
 
-use super::super::points::Points;
+use super::super::points::SourcePoints;
 use super::super::verdict::Verdict;
 use super::say;
 use crate::{queue_with_check, throughput};
@@ -37,15 +37,16 @@ const PUBLISHED_KILL_NS: f64 = 174.0;
 /// Streams through each queue without and with the check. Writes both rates and their ratio, and
 /// returns the verdict on the source's claim. `kill` is the time of one check here, in ns.
 pub(super) fn compare(
-    points: &mut Points<'_, '_>,
+    points: &mut SourcePoints<'_, '_>,
     kill: Option<f64>,
     out: &mut dyn Write,
 ) -> Result<Verdict> {
+    let (.., pairs) = plan(points.quick());
     say(
         out,
         format_args!(
             "\nMillions of messages per second from one process to another, without and with\n\
-             kill(pid, 0) before each; the fastest of several streams\n\n{:>46} {:>9} {:>9} {:>6}",
+             kill(pid, 0) before each; the fastest of {pairs} streams each\n\n{:>46} {:>9} {:>9} {:>6}",
             "", "without", "with", "left"
         ),
     )?;
@@ -65,11 +66,17 @@ pub(super) fn compare(
     Ok(verdict(&seen, kill))
 }
 
+/// Returns the size of the plain ring's batches, and the time and the number of the streams through
+/// the other queues.
+fn plan(quick: bool) -> (Size, Duration, usize) {
+    let (size, ms, pairs) = if quick { (Size::Quick, 20, 5) } else { (Size::Default, 100, 15) };
+    (size, Duration::from_millis(ms), pairs)
+}
+
 /// Returns the messages per second of a queue without and with the check; `None` if the point is
 /// not a queue.
 pub(super) fn rates(point: &str, quick: bool) -> Option<Result<[f64; 2]>> {
-    let (size, budget, pairs) = if quick { (Size::Quick, 20, 5) } else { (Size::Default, 100, 15) };
-    let budget = Duration::from_millis(budget);
+    let (size, budget, pairs) = plan(quick);
     match point {
         "ring" => Some(queue_with_check::beside_kill(size)),
         "mailbox" => Some(streams::<MailboxMechanism>(budget, pairs)),

@@ -56,7 +56,7 @@ pub(super) struct Reentry(
 pub(super) struct Findings {
     /// Lost signals, by variant and time between two waits.
     pub(super) lost: BTreeMap<(&'static str, &'static str), MeasuredShare>,
-    /// Share of the process's signals that the main thread took.
+    /// MeasuredShare of the process's signals that the main thread took.
     pub(super) main_thread: Option<MeasuredShare>,
     pub(super) reentered: BTreeMap<Reentry, MeasuredShare>,
     /// Lost increments of the shared counter; `true` if the thread-local one was exact.

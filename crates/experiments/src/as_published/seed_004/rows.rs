@@ -74,8 +74,7 @@ pub(super) const ROWS: [SourceRow; 7] = [
 pub(super) const NOTES: &str = "\
 (a) The program calls try_acquire and ignores its result: a thread that does not
     get the lock enters all the same, and releases the other's. It excludes no
-    one, so its figure is that of the bit alone. Our first row waits for the
-    lock; the row \"as programmed\" does not.
+    one. Our first row waits for the lock; the row \"as programmed\" does not.
 (b) The program halves each round, and the script halves it again: the published
     figure is a quarter of a round. Double it to compare.
 (c) The program prints a progress bar between two rounds and flushes it. No
