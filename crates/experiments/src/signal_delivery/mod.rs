@@ -261,7 +261,9 @@ mod tests {
                     let parent =
                         series(&observed, "parent_after_by").map_or(0, |s| s.samples.len());
                     assert_eq!(parent, after);
-                    assert_eq!(series(&observed, "receive").expect("receive").samples.len(), 12);
+                    let received = series(&observed, "receive").map_or(0, |s| s.samples.len());
+                    let early = observed.notes.iter().any(|note| note.contains("precede the call"));
+                    assert_eq!(received < 12, early, "{received}: {:?}", observed.notes);
                 }
                 let banded = observed.notes.iter().any(|note| note.starts_with("offset band"));
                 let needs = variant.name != "one-clock" && params["placement"] == "cross-core";
