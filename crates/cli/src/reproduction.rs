@@ -1,8 +1,8 @@
 //! `tontine measure --as-published`: repeats the programs of a source: [`reproduce`].
 //!
 //! Each point of the source is measured in a fresh process of this executable. A signal can
-//! therefore end the run at any point: the process of the point is killed with all of its group, and
-//! what it leaves behind is deleted. A complete run also writes its output to a file.
+//! therefore end the run at any point: the process of the point is killed with all of its group,
+//! and what it leaves behind is deleted. A complete run also writes its output to a file.
 
 use std::cell::RefCell;
 use std::io::{self, Write as _};
@@ -57,8 +57,9 @@ pub(crate) fn reproduce(
         show.borrow().task(task);
         processes.measure(task, |outcome| show.borrow_mut().add(done, task, outcome))
     };
-    let mut both = Tee { text: Vec::new(), show: &show, stop: &stop };
+    let mut both = Tee { text: Vec::new(), printed: 0, show: &show, stop: &stop };
     let reproduced = seed.reproduce(asked.quick, &mut both, &mut measure);
+    let printed = both.flush();
     let text = both.text;
     show.borrow().end();
     (SUITE.clean_up)();
@@ -67,6 +68,7 @@ pub(crate) fn reproduce(
         return Ok(stopped_by(signal));
     }
     reproduced.map_err(CommandFailure::failed)?;
+    printed?;
     let name = format!("as-published-{}.txt", seed.number);
     let file = write::write_file(&asked.out, &name, &text).map_err(CommandFailure::failed)?;
     let _ = writeln!(io::stderr(), "wrote {}", file.display());
@@ -87,12 +89,23 @@ fn warn_of_load(machine: &MachineFacts) {
     }
 }
 
-/// A writer that prints text and keeps it. It fails as soon as the run is stopped, so that the run
-/// ends.
+/// A writer that prints whole lines and keeps the text. It fails as soon as the run is stopped, so
+/// that the run ends.
 struct Tee<'a> {
     text: Vec<u8>,
+    /// Length of the text that has been printed.
+    printed: usize,
     show: &'a RefCell<RunProgress>,
     stop: &'a StopRequest,
+}
+
+impl Tee<'_> {
+    /// Prints the text up to this length, while the bar is hidden.
+    fn print_to(&mut self, length: usize) -> io::Result<()> {
+        let text = &self.text[self.printed..length];
+        self.printed = length;
+        self.show.borrow().suspended(|| print(text))
+    }
 }
 
 impl io::Write for Tee<'_> {
@@ -101,11 +114,14 @@ impl io::Write for Tee<'_> {
             return Err(io::Error::other("stopped"));
         }
         self.text.extend_from_slice(text);
-        self.show.borrow().suspended(|| print(text))?;
+        if text.contains(&b'\n') {
+            let line_ends = self.text.iter().rposition(|byte| *byte == b'\n');
+            self.print_to(line_ends.map_or(0, |at| at + 1))?;
+        }
         Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.print_to(self.text.len())
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! A reproduction keeps its source's protocol, sizes and form of output, prints the published
 //! values next to its own, and ends with a verdict on each claim of the source. Its points are
-//! measured in fresh processes. [`crate`] contains the actual experiments, with intervals; no report
-//! includes a reproduction.
+//! measured in fresh processes. [`crate`] contains the actual experiments, with intervals; no
+//! report includes a reproduction.
 
 mod points;
 mod seed_000;

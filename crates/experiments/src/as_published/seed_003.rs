@@ -188,7 +188,8 @@ fn task(experiment: &str, variant: &str, params: &[(&str, &str)], size: Size) ->
     InvocationTask { experiment: experiment.into(), variant: variant.into(), params, size }
 }
 
-/// Measures the only point that is not a cell of an experiment in the calling process: the counters.
+/// Measures the only point that is not a cell of an experiment, the counters, in the calling
+/// process.
 pub(super) fn own_point(task: &InvocationTask) -> Result<Observed> {
     reply(&CountedVariables::count(if task.size == Size::Quick {
         QUICK_INCREMENTS

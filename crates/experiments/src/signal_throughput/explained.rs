@@ -38,8 +38,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          as in 1.0 (`master`), and in three more modes. A receiver there takes 5,000 signals, or \
          20,000 if no pair spans two processors, but stops after 20 ms with those that it got, and \
          no round begins after 50 ms. `off-master` puts the pair on the second processor, away \
-         from the master; `apart` puts each of two pairs on its own processor. `--as-published 001` \
-         spreads the pairs of `master` over all processors but the master.",
+         from the master; `apart` puts each of two pairs on its own processor. `--as-published \
+         001` spreads the pairs of `master` over all processors but the master.",
         "Rounds are repeated, each with fresh processes, until ten receivers have been timed, but \
          none begins after 200 ms; a short round before them is not counted.",
     ],

@@ -260,8 +260,9 @@ impl Mailbox {
         !self.lanes.any_asymmetric() || membarrier::heavy()
     }
 
-    /// Reverts [`Mailbox::arm`], after which a service of the connections is due. A forked child that drops its parent's pending future also calls
-    /// `disarm`, which does nothing in the child, where the page is not mapped.
+    /// Reverts [`Mailbox::arm`], after which a service of the connections is due. A forked child
+    /// that drops its parent's pending future also calls `disarm`, which does nothing in the child,
+    /// where the page is not mapped.
     pub(super) fn disarm(&mut self) {
         if self.armed && self.check().is_ok() {
             self.desk.sleeping().store(0, Ordering::Relaxed);

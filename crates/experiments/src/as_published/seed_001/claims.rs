@@ -217,8 +217,8 @@ fn disk(builds: &Figure) -> Option<Verdict> {
     // A value rounded to zero is not negative.
     let grown = (1e3 * (builds.growth(&builds.new)? - 1.0)).round() / 10.0 + 0.0;
     Some(Verdict::NotComparable(format!(
-        "the modelled builds share no disk; without one the new kernel's time grows by {grown:.1} % \
-         from 1 to {} builds, which is what its locks contribute",
+        "the modelled builds share no disk; without one the new kernel's time grows by {grown:.1} \
+         % from 1 to {} builds, which is what its locks contribute",
         builds.most
     )))
 }

@@ -42,8 +42,8 @@ const OWN: (&str, &str) = ("per-process", "p_family_lock");
 const RUNS: [usize; 2] = [3, 10];
 /// Number of runs on this machine's processors.
 const RUNS_HERE: usize = 6;
-/// Cost of one spin on a blocking lock, in ns, if a thread is to block after a fiftieth of the usual
-/// time.
+/// Cost of one spin on a blocking lock, in ns, if a thread is to block after a fiftieth of the
+/// usual time.
 const SHORT_SPIN_NS: f64 = 0.5;
 /// Number of attempts to acquire a blocking lock before the thread blocks.
 const SPINS: f64 = 100.0;

@@ -1,3 +1,5 @@
+//! Tests of the curves and their verdicts.
+
 use tontine_bench::engine::invoked::MetricSummary;
 use tontine_bench::observe::Series;
 use tontine_host::peer::in_a_process_of_its_own;

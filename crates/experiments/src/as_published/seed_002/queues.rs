@@ -46,7 +46,8 @@ pub(super) fn compare(
         out,
         format_args!(
             "\nMillions of messages per second from one process to another, without and with\n\
-             kill(pid, 0) before each; the fastest of {pairs} streams each\n\n{:>46} {:>9} {:>9} {:>6}",
+             kill(pid, 0) before each; the fastest of {pairs} streams each\n\n\
+             {:>46} {:>9} {:>9} {:>6}",
             "", "without", "with", "left"
         ),
     )?;
