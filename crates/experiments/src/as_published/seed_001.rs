@@ -11,8 +11,8 @@
 //! single process is to show the cost of locks alone.
 //!
 //! The builds and sessions are traces of real ones, whose forks and exits took a real kernel's
-//! time. The model's own are three hundred times shorter, so figures 3 and 4 charge what this machine's
-//! kernel takes ([`RealForks`]).
+//! time. The model's own are three hundred times shorter, so figures 3 and 4 charge what this
+//! machine's kernel takes ([`RealForks`]).
 //!
 //! The paper's figures have no numbers. [`claims`] compares the shapes of the curves with what the
 //! paper says about them. The measurements are those of the four experiments; `tontine measure`
@@ -176,8 +176,8 @@ pub(super) fn reproduce(points: &mut SourcePoints<'_, '_>, out: &mut dyn Write) 
     tell(
         out,
         "\nOne run per point, as in the paper; the next run differs. For intervals: tontine \
-         measure signal-throughput fork-throughput builds sessions. More processes than processors is \
-         another regime, marked *. The two kernels run in one process, where a system call is a \
+         measure signal-throughput fork-throughput builds sessions. More processes than processors \
+         is another regime, marked *. The two kernels run in one process, where a system call is a \
          function call and a fork copies no address space: compare their figures with each other \
          and not with Linux's.",
     )?;

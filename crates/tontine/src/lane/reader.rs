@@ -114,8 +114,8 @@ impl<R: LaneMemory> LaneReader<R> {
         self.look_within(0)
     }
 
-    /// Does the work of `look`. If there is no record, checks up to `looks` more times, with a pause
-    /// before each check.
+    /// Does the work of `look`. If there is no record, checks up to `looks` more times, with a
+    /// pause before each check.
     ///
     /// # Errors
     /// Returns an error like `look`.
