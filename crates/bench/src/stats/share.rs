@@ -73,11 +73,22 @@ fn pooled(counts: &[ShareCount]) -> Option<(f64, f64)> {
 /// Returns the ends of Clopper and Pearson's interval. Neither number need be whole.
 fn clopper_pearson(hits: f64, tries: f64, confidence: f64) -> Option<(f64, f64)> {
     let tail = (1.0 - confidence) / 2.0;
-    let quantile = |a: f64, b: f64, at: f64| Some(Beta::new(a, b).ok()?.inverse_cdf(at));
+    let quantile = |a: f64, b: f64, at: f64| Some(beta_quantile(&Beta::new(a, b).ok()?, at));
     let misses = tries - hits;
     let low = if hits > 0.0 { quantile(hits, misses + 1.0, tail)? } else { 0.0 };
     let high = if misses > 0.0 { quantile(hits + 1.0, misses, 1.0 - tail)? } else { 1.0 };
     Some((low, high))
+}
+
+/// Returns the point below which the distribution has the probability `at`, by bisection:
+/// Newton's iteration in statrs 0.19 does not end for some fractional parameters.
+fn beta_quantile(beta: &Beta, at: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if beta.cdf(middle) < at { low = middle } else { high = middle }
+    }
+    (low + high) / 2.0
 }
 
 #[cfg(test)]
@@ -113,6 +124,20 @@ mod tests {
         assert!((steady / pooled - 1.0).abs() < 1e-9, "{steady} {pooled}");
         let varied = width(&[(20, 100), (80, 100), (35, 100), (65, 100), (50, 100), (50, 100)]);
         assert!(varied > 3.0 * pooled, "{varied} {pooled}");
+    }
+
+    /// Regression: the interval of few equivalent tries was computed without end.
+    #[test]
+    fn fractional_tries_have_an_interval() {
+        for tries in (1..400).map(|n| f64::from(n) / 37.0) {
+            for share in (1..40).map(|n| f64::from(n) / 40.0) {
+                let (low, high) = clopper_pearson(share * tries, tries, 0.95).expect("an interval");
+                assert!(
+                    0.0 <= low && low < share && share < high && high <= 1.0,
+                    "{share} {tries}"
+                );
+            }
+        }
     }
 
     #[test]
