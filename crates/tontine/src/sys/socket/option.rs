@@ -103,7 +103,8 @@ pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
 /// [`Error::System`] if `getsockopt` fails.
 pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     let mut owner = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    if !read(&fd, libc::SO_PEERCRED, &mut owner) {
+    // SAFETY: the value of SO_PEERCRED is a `ucred`.
+    if !unsafe { read(&fd, libc::SO_PEERCRED, &mut owner) } {
         return Err(Error::last("getsockopt(SO_PEERCRED)"));
     }
     let pid = u32::try_from(owner.pid).unwrap_or(0);
@@ -118,7 +119,8 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
 /// [`Error::System`] with ESRCH if the owner was reaped.
 pub(crate) fn owner_pidfd(fd: impl AsFd) -> Result<Option<OwnedFd>> {
     let mut pidfd = -1_i32;
-    if read(&fd, SO_PEERPIDFD, &mut pidfd) && pidfd >= 0 {
+    // SAFETY: the value of SO_PEERPIDFD is an `i32`.
+    if unsafe { read(&fd, SO_PEERPIDFD, &mut pidfd) } && pidfd >= 0 {
         // SAFETY: the kernel has stored a new descriptor there, which this process owns.
         return Ok(Some(unsafe { OwnedFd::from_raw_fd(pidfd) }));
     }
@@ -128,8 +130,11 @@ pub(crate) fn owner_pidfd(fd: impl AsFd) -> Result<Option<OwnedFd>> {
     }
 }
 
-/// Reads an option whose value is a `T`, a structure of integers. Returns `true` on success.
-fn read<T: Copy>(fd: impl AsFd, option: i32, value: &mut T) -> bool {
+/// Reads an option into `value`. Returns `true` on success.
+///
+/// # Safety
+/// The option's value is a `T`.
+unsafe fn read<T: Copy>(fd: impl AsFd, option: i32, value: &mut T) -> bool {
     let (fd, mut length) = (fd.as_fd().as_raw_fd(), size_of::<T>() as libc::socklen_t);
     let value = std::ptr::from_mut(value).cast();
     // SAFETY: the kernel writes at most `length` bytes to the value, which is writable.
