@@ -4,7 +4,7 @@
 //! in use, since no peer needs this information. Neighbours: [`super::Life::desk`] returns a slot,
 //! [`super::Watch::sleeping`] reads a peer's slot. The mailbox defines the meaning of the word.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Life;
 use super::word::DESKS;
@@ -35,10 +35,10 @@ impl MailboxSlot {
         }
     }
 
-    /// Returns the word that is 1 while the receiver sleeps or is about to sleep. A forked child
+    /// Returns the word that is not 0 while the receiver sleeps or is about to sleep. A forked child
     /// must not access it, since the page is not mapped there.
     #[inline]
-    pub(crate) fn sleeping(&self) -> &AtomicU32 {
+    pub(crate) fn sleeping(&self) -> &AtomicU64 {
         &self.life.page.layout().desks[self.index as usize].sleeping
     }
 }

@@ -12,7 +12,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::word::{self, DESKS, Layout, MAGIC, MUTEX_AT, MUTEX_END, PAGE_SIZE, VERSION};
 use crate::error::{Error, Peer, Result};
@@ -108,10 +108,10 @@ impl Watch {
         word::is_held(unsafe { self.word.as_ref() })
     }
 
-    /// Returns the word that is 1 while the receiver of the mailbox slot with this index sleeps, or
-    /// `None` if the page has no such slot. The index is an untrusted value from the peer.
+    /// Returns the word that is not 0 while the receiver of the mailbox slot with this index sleeps,
+    /// or `None` if the page has no such slot. The index is an untrusted value from the peer.
     #[inline]
-    pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU32> {
+    pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU64> {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)
     }
 

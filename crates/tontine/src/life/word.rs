@@ -26,7 +26,7 @@ pub(crate) const PAGE_SIZE: usize = 4096;
 /// The bytes `TONTPROC`, in memory order.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
 /// Version of the protocol.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Number of mailbox slots in a page.
 pub(super) const DESKS: u32 = 62;
 
@@ -50,8 +50,8 @@ pub(super) struct Layout {
 /// The words by which one mailbox of the process informs its senders.
 #[repr(C, align(64))]
 pub(super) struct DeskLayout {
-    /// 1 while the mailbox's receiver sleeps, or is about to sleep.
-    pub(super) sleeping: AtomicU32,
+    /// The number of the wait, not 0, while the mailbox's receiver sleeps, or is about to sleep.
+    pub(super) sleeping: AtomicU64,
 }
 
 /// Offset of the mutex, which contains the liveness word.

@@ -20,6 +20,8 @@ pub(super) struct AcceptedLane {
     desk: u32,
     control: Controlled,
     doorbell: PeerSocket,
+    /// The number of the receiver's wait for which this sender last rang.
+    rung: u64,
     symmetric: bool,
     /// `true` if the sender has returned memory, and the receiver has not confirmed the return yet.
     returned: bool,
@@ -83,18 +85,25 @@ impl AcceptedLane {
 
     /// Rings the doorbell if the receiver sleeps. Called after a message's header was stored.
     #[inline(always)]
-    pub(super) fn ring_if_asleep(&self) {
+    pub(super) fn ring_if_asleep(&mut self) {
         self.light_fence();
-        if self.is_asleep() {
-            self.ring();
+        let wait = self.current_wait();
+        if wait != 0 {
+            self.ring(wait);
         }
     }
 
     /// Returns `true` if the receiver sleeps or is about to sleep.
     #[inline(always)]
     pub(super) fn is_asleep(&self) -> bool {
+        self.current_wait() != 0
+    }
+
+    /// Returns the number of the receiver's wait, or 0 if it is awake.
+    #[inline(always)]
+    fn current_wait(&self) -> u64 {
         // `sleeping` never returns `None`: `join` has checked that the page has this mailbox slot.
-        self.watch.sleeping(self.desk).is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+        self.watch.sleeping(self.desk).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Executes the fence between the store of a header and the load of the receiver's `sleeping`.
@@ -145,10 +154,14 @@ impl AcceptedLane {
         self.returned = matches!(said, Ok(SendResult::Yes));
     }
 
+    /// Rings once per wait. The ring stays an event of the receiver's set until a later wait, which
+    /// has another number, so a second ring would report nothing new.
     #[cold]
     #[inline(never)]
-    fn ring(&self) {
-        doorbell::ring(&self.doorbell);
+    fn ring(&mut self, wait: u64) {
+        if wait != self.rung && doorbell::ring(&self.doorbell) {
+            self.rung = wait;
+        }
     }
 }
 
@@ -191,6 +204,15 @@ pub(super) fn join(
     let control = Controlled::new(control).map_err(wrong)?;
     let process = passed.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
-    let (desk, returned) = (welcome.desk, false);
-    Ok(AcceptedLane { watch, desk, control, doorbell, symmetric, returned, process, peer })
+    Ok(AcceptedLane {
+        watch,
+        desk: welcome.desk,
+        control,
+        doorbell,
+        rung: 0,
+        symmetric,
+        returned: false,
+        process,
+        peer,
+    })
 }

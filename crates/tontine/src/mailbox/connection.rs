@@ -131,6 +131,15 @@ impl Connection {
         }
     }
 
+    /// Returns the accepted lane like [`Connection::open`].
+    #[inline(always)]
+    pub(super) fn open_mut(&mut self) -> Option<&mut AcceptedLane> {
+        match self {
+            Self::Open(joined) => Some(joined),
+            _ => None,
+        }
+    }
+
     /// Returns `true` unless the lane's receiver is known to have ended.
     pub(super) fn is_live(&self) -> bool {
         matches!(self, Self::Pending(_) | Self::Open(_))

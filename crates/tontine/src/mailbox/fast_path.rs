@@ -82,3 +82,41 @@ impl Mailbox {
         InPlace { start, length, sender: lane.id, peer: lane.peer, mailbox }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::mailbox::Sender;
+
+    /// Regression: a check of all lanes passed the turn on, and the next call acknowledged the
+    /// message that it had returned in the lane of another sender.
+    #[test]
+    fn message_is_acknowledged_in_its_own_lane_after_check_of_all_lanes() {
+        let mut mailbox = Mailbox::unbound().expect("a mailbox");
+        let mut senders = [1_usize, 100, 1000].map(|length| {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            let pair = socketpair(family, kind, SocketFlags::CLOEXEC, None);
+            let (ours, theirs) = pair.expect("a pair");
+            mailbox.adopt(ours).expect("adopted");
+            (Sender::from_socket(theirs).expect("connected"), length)
+        });
+        for round in 0..3 {
+            for (sender, length) in &mut senders {
+                for _ in 0..2 {
+                    sender.send(&vec![round; *length]).expect("sent");
+                }
+            }
+            for _ in 0..2 * senders.len() {
+                let message = mailbox.recv_timeout(Duration::from_secs(20)).expect("a message");
+                assert!(message.iter().all(|byte| *byte == round));
+                mailbox.is_read_out();
+            }
+            assert!(mailbox.recv_timeout(Duration::ZERO).is_err());
+            assert!(senders.iter_mut().all(|(sender, _)| sender.unread_bytes() == 0));
+        }
+    }
+}

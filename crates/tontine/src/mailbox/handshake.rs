@@ -289,7 +289,7 @@ impl Mailbox {
         SenderId { slot, generation }: SenderId,
     ) -> Result<()> {
         if let Some(doorbell) = doorbell {
-            self.door.watch(doorbell, EventSource::Doorbell(slot, generation))?;
+            self.door.watch_edges(doorbell, EventSource::Doorbell(slot, generation))?;
         }
         if let Some(process) = process {
             self.door.watch(process, EventSource::Process(slot, generation))?;

@@ -85,6 +85,8 @@ pub(super) struct InboundLane {
     pub(super) cap: u64,
     pub(super) socket: PeerSocket,
     pub(super) doorbell: PeerSocket,
+    /// The mailbox's `wait_number` when the doorbell was last drained.
+    pub(super) drained_at: u64,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
     pub(super) peer: Peer,
@@ -136,6 +138,7 @@ impl InboundLane {
             cap: beginning.cap,
             socket,
             doorbell: beginning.doorbell,
+            drained_at: 0,
             pidfd: beginning.pidfd,
             watch: beginning.watch,
             peer: beginning.peer,

@@ -226,6 +226,14 @@ impl Listener {
         self.tell(descriptor, about, STEADILY)
     }
 
+    /// Adds `descriptor` to the set, which then reports each new event of it once.
+    ///
+    /// # Errors
+    /// The errors of [`Listener::watch`].
+    pub(super) fn watch_edges(&self, descriptor: BorrowedFd<'_>, about: EventSource) -> Result<()> {
+        self.tell(descriptor, about, ONCE)
+    }
+
     /// Defers the work for `descriptor`: the set reports it once more, then only at new events, and
     /// the timer fires when a retry is due. A second call would make the set report it once more.
     ///

@@ -156,7 +156,7 @@ impl OutboundLane {
     /// lock. Returns `true` if it was sent.
     #[inline(always)]
     pub(super) fn send_fast(&mut self, message: &[u8]) -> bool {
-        let Some(joined) = self.connection.open() else { return false };
+        let Some(joined) = self.connection.open_mut() else { return false };
         if self.guard.is_forked() || !joined.is_open() || !self.writer.fits(message.len()) {
             return false;
         }
@@ -211,7 +211,7 @@ impl OutboundLane {
             // has arrived: the socket's lock orders the two.
             self.listen();
         }
-        if let Some(joined) = self.connection.open() {
+        if let Some(joined) = self.connection.open_mut() {
             joined.ring_if_asleep();
         } else if self.connection.is_unreadable() {
             // WELCOME carries the doorbell, but the descriptor table is full. A control message

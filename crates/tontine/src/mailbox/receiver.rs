@@ -54,6 +54,8 @@ pub struct Mailbox {
     pub(super) copy_idle_since: Option<Instant>,
     /// Passes and turns since the last service of the connections.
     pub(super) since_service: u32,
+    /// The number of the current or next wait, by which a sender rings at most once per wait.
+    pub(super) wait_number: u64,
     pub(super) armed: bool,
     pub(super) door: Listener,
     pub(super) desk: MailboxSlot,
@@ -148,6 +150,7 @@ impl Mailbox {
             copied: Vec::new(),
             copy_idle_since: None,
             since_service: 0,
+            wait_number: 1,
             armed: false,
             door,
             desk,

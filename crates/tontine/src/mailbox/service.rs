@@ -12,6 +12,10 @@ use crate::error::{Error, Result};
 use crate::lane::page::MIN_LOG2;
 use crate::sys::doorbell;
 
+/// Number of waits during which a doorbell's rings may stay queued: fewer than the rings that fit
+/// into the smallest queue that a system administrator can set (`net.core.wmem_default`).
+const UNDRAINED_WAITS: u64 = 4;
+
 /// Maximum capacity in bytes of the copy buffer that an idle mailbox keeps.
 const LONGEST_KEPT: usize = 64 << 10;
 
@@ -65,23 +69,17 @@ impl Mailbox {
     /// Processes connections, hang-ups and ends; waits up to `timeout` for them.
     pub(super) fn service(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.since_service = 0;
-        let events = self.door.events(timeout)?;
+        let events = self.door.events(timeout);
+        // The set reports each ring once. A sender may ring once more as of now.
+        self.wait_number += 1;
+        let events = events?;
         let mut again = false;
         for about in events {
             match about {
                 EventSource::Listener => self.accept()?,
                 EventSource::PendingConnection(number) => self.answer(number),
                 EventSource::Timer => again = true,
-                EventSource::Doorbell(slot, generation) => {
-                    if let Some(lane) = self.of_lane(slot, generation)
-                        && let doorbell::BellState::Noise = doorbell::hush(&lane.doorbell)
-                        && let Some(lane) = self.lanes.at(slot)
-                    {
-                        // Otherwise the set would report the doorbell permanently. Its content is
-                        // closed with the lane.
-                        self.door.unwatch(lane.doorbell.as_fd());
-                    }
-                }
+                EventSource::Doorbell(slot, generation) => self.hear_ring(slot, generation),
                 EventSource::Socket(slot, generation) => self.hear(slot, generation),
                 EventSource::Process(slot, generation) => {
                     if let Some(lane) = self.of_lane(slot, generation) {
@@ -142,6 +140,24 @@ impl Mailbox {
     pub(super) fn of_lane(&mut self, slot: u32, event: u32) -> Option<&mut InboundLane> {
         self.lanes.wake(slot);
         self.lanes.at(slot).filter(|lane| same_generation(event, lane.id.generation))
+    }
+
+    /// Marks the lane of a ring as busy. Drains its doorbell only after several waits, because the
+    /// set reports each ring as an event of its own, and an honest sender rings once per wait.
+    fn hear_ring(&mut self, slot: u32, generation: u32) {
+        let wait = self.wait_number;
+        let Some(lane) = self.of_lane(slot, generation) else { return };
+        if wait - lane.drained_at <= UNDRAINED_WAITS {
+            return;
+        }
+        lane.drained_at = wait;
+        if doorbell::drain(&lane.doorbell) == doorbell::BellState::Noise
+            && let Some(lane) = self.lanes.at(slot)
+        {
+            // A peer that sends noise could fill the queue with it. Its content is closed with the
+            // lane.
+            self.door.unwatch(lane.doorbell.as_fd());
+        }
     }
 
     /// Processes a lane's control messages.

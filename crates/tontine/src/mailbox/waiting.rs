@@ -250,7 +250,7 @@ impl Mailbox {
     /// sender's message. Returns `false` if the kernel no longer allows the barrier that ensures
     /// this.
     fn announce_sleep(&self) -> bool {
-        self.desk.sleeping().store(1, Ordering::Relaxed);
+        self.desk.sleeping().store(self.wait_number, Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
         // `Sender`. In symmetric mode, both sides execute a full fence between their store and
         // their load, so at least one load sees the other side's store. In asymmetric mode, `heavy`

@@ -12,16 +12,18 @@
 //!
 //! Neighbours: the mailbox makes one doorbell per lane, and passes the ringing end with `WELCOME`.
 
-use std::os::fd::{AsFd, OwnedFd};
+#![allow(unsafe_code, reason = "recvmmsg")]
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType};
 
 use super::socket::{self, PeerSocket};
 use crate::error::{Error, Result};
 
 /// Maximum number of rings received per call.
-const MOST_RINGS: usize = 64;
+const MOST_RINGS: usize = 16;
 
 /// `true` if the kernel cannot refuse descriptors in rings.
 static UNGUARDED: AtomicBool = AtomicBool::new(false);
@@ -56,25 +58,38 @@ pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     Ok((PeerSocket::new(listen_end)?, ring_end))
 }
 
-/// Rings the doorbell. A full queue already contains a ring, and a closed end needs no ring.
-pub(crate) fn ring(ring_end: impl AsFd) {
-    let _ = rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+/// Rings the doorbell. Returns `false` if the queue is full, or memory is short, or the other end is
+/// closed and needs no ring.
+pub(crate) fn ring(ring_end: impl AsFd) -> bool {
+    rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
 }
 
 /// Receives up to [`MOST_RINGS`] rings; the others stay queued for the next call.
-pub(crate) fn hush(listen_end: impl AsFd) -> BellState {
+pub(crate) fn drain(listen_end: impl AsFd) -> BellState {
     if UNGUARDED.load(Ordering::Relaxed) {
-        return hush_carefully(listen_end);
+        return drain_carefully(listen_end);
     }
-    for _ in 0..MOST_RINGS {
-        if rustix::net::recv(&listen_end, &mut [0_u8; 1], RecvFlags::DONTWAIT).is_err() {
-            break;
-        }
-    }
+    let mut byte = 0_u8;
+    let mut place = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: all zero is a valid value of this C struct.
+    let mut message: libc::mmsghdr = unsafe { std::mem::zeroed() };
+    message.msg_hdr.msg_iov = &raw mut place;
+    message.msg_hdr.msg_iovlen = 1;
+    let mut messages = [message; MOST_RINGS];
+    // SAFETY: all messages refer to one byte, which only the kernel writes during the call.
+    unsafe {
+        libc::recvmmsg(
+            listen_end.as_fd().as_raw_fd(),
+            messages.as_mut_ptr(),
+            MOST_RINGS as libc::c_uint,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
     BellState::Rings
 }
 
-fn hush_carefully(listen_end: impl AsFd) -> BellState {
+fn drain_carefully(listen_end: impl AsFd) -> BellState {
     for _ in 0..MOST_RINGS {
         match socket::receive(&listen_end, &mut [0]) {
             Ok(Some(ring)) if ring.has_descriptors => return BellState::Noise,
@@ -96,12 +111,12 @@ mod tests {
     #[test]
     fn ring_with_full_queue_does_not_wait() {
         let (listen_end, ring_end) = make().expect("a pair");
-        assert_eq!(hush(&listen_end), BellState::Rings);
+        assert_eq!(drain(&listen_end), BellState::Rings);
         rustix::io::ioctl_fionbio(&ring_end, false).expect("set");
         for _ in 0..100_000 {
             ring(&ring_end);
         }
-        assert_eq!(hush(&listen_end), BellState::Rings);
+        assert_eq!(drain(&listen_end), BellState::Rings);
         drop(listen_end);
         ring(&ring_end);
     }
@@ -116,7 +131,7 @@ mod tests {
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         let bytes = [rustix::io::IoSlice::new(b"1")];
         let sent = rustix::net::sendmsg(&ring_end, &bytes, &mut control, SendFlags::DONTWAIT);
-        let came = hush_carefully(&listen_end);
+        let came = drain_carefully(&listen_end);
         match sent {
             Ok(_) => assert_eq!(came, BellState::Noise),
             Err(errno) => {
@@ -131,10 +146,10 @@ mod tests {
                 .expect("a pair");
         socket::pass_credentials(&listen_end).expect("set");
         ring(&ring_end);
-        assert_eq!(hush_carefully(&listen_end), BellState::Rings);
+        assert_eq!(drain_carefully(&listen_end), BellState::Rings);
         let mut control = SendAncillaryBuffer::new(&mut room);
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         rustix::net::sendmsg(&ring_end, &bytes, &mut control, SendFlags::DONTWAIT).expect("sent");
-        assert_eq!(hush_carefully(&listen_end), BellState::Noise);
+        assert_eq!(drain_carefully(&listen_end), BellState::Noise);
     }
 }

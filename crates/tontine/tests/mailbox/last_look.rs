@@ -47,6 +47,36 @@ fn message_after_empty_chunks_is_seen_before_waiting() {
     assert_eq!(&*mailbox.try_recv().expect("a message"), b"behind them");
 }
 
+/// A sender rings once per wait, and rings stay queued for several waits. A wait whose number a
+/// sender had already rung for, or a full queue, would leave the receiver asleep.
+#[test]
+fn each_of_many_waits_is_notified() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut senders = [(); 2].map(|()| Sender::connect(&place.path).expect("connects"));
+    senders.iter_mut().for_each(|sender| begin(&mut mailbox, sender));
+    for round in 0..3000_usize {
+        while !mailbox.arm().expect("armed") {
+            assert!(mailbox.recv_timeout(Duration::ZERO).is_err(), "all messages were received");
+        }
+        let ringing =
+            if round % 3 == 0 { &mut senders[..] } else { &mut senders[round % 2..][..1] };
+        for sender in ringing.iter_mut() {
+            (0..=round % 4).for_each(|_| sender.send(b"ring").expect("sent"));
+        }
+        if round % 5 == 0 {
+            assert_eq!(mailbox.arm(), Ok(false), "messages have arrived");
+        }
+        let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
+        let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification in wait {round}");
+        for _ in 0..ringing.len() * (round % 4 + 1) {
+            assert_eq!(&*mailbox.try_recv().expect("a message"), b"ring");
+        }
+    }
+}
+
 /// Like [`message_after_empty_chunks_is_seen_before_waiting`], but the receiver already sleeps, or
 /// is in `recv` with and without a deadline.
 #[test]

@@ -426,15 +426,15 @@ fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
 fn invalid_process_page_is_refused() {
     alone!();
     let errno = |fd: &OwnedFd| Watch::from_fd(fd).map_err(|error| error.errno());
-    let well_formed = page(b"TONTPROC", 1, 64);
+    let well_formed = page(b"TONTPROC", 2, 64);
     assert!(!Watch::from_fd(&well_formed).expect("well-formed").is_alive());
-    assert_eq!(errno(&page(b"TONTLANE", 1, 64)).err(), Some(libc::EPROTO));
-    assert_eq!(errno(&page(b"TONTPROC", 2, 64)).err(), Some(libc::EPROTONOSUPPORT));
+    assert_eq!(errno(&page(b"TONTLANE", 2, 64)).err(), Some(libc::EPROTO));
+    assert_eq!(errno(&page(b"TONTPROC", 1, 64)).err(), Some(libc::EPROTONOSUPPORT));
     for life in [0, 60, 65, 126, 128, 4092, 4096, u32::MAX, u32::MAX - 3] {
-        assert_eq!(errno(&page(b"TONTPROC", 1, life)).err(), Some(libc::EPROTO), "{life}");
+        assert_eq!(errno(&page(b"TONTPROC", 2, life)).err(), Some(libc::EPROTO), "{life}");
     }
     for life in [64, 68, 124] {
-        assert!(errno(&page(b"TONTPROC", 1, life)).is_ok(), "{life}");
+        assert!(errno(&page(b"TONTPROC", 2, life)).is_ok(), "{life}");
     }
     let (pipe, _writer) = rustix::pipe::pipe().expect("pipe");
     let error = Watch::from_fd(&pipe).expect_err("a pipe");

@@ -97,6 +97,31 @@ fn try_recv_without_message_makes_no_system_call() {
     });
 }
 
+/// A receiver that sleeps, or waits on its descriptor, is woken by one message: the sender rings
+/// once per wait.
+#[test]
+fn further_sends_to_sleeping_receiver_make_no_system_call() {
+    alone!();
+    let place = place();
+    let status = reap(fork(|| {
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.send(b"first").expect("sent");
+        assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), *b"first");
+        while !mailbox.arm().expect("armed") {
+            let _ = mailbox.recv_timeout(Duration::ZERO);
+        }
+        sender.send(b"ring").expect("sent");
+        forbid_system_calls();
+        for number in 0..100 {
+            assert!(sender.send(&message(number)).is_ok());
+        }
+        // SAFETY: `_exit` only ends this process. Drops would make system calls to unmap memory.
+        unsafe { libc::_exit(0) }
+    }));
+    assert_eq!(status, 0, "killed for a system call, or failed");
+}
+
 /// Does `work` with all system calls forbidden.
 ///
 /// The receiver checks for connections after 65,536 messages or some milliseconds, and makes no

@@ -115,7 +115,7 @@ pub fn chunk(log2: u32) -> Memory {
 pub fn control(position: u64, granted: u64) -> Memory {
     let page = Memory::new(4096);
     page.put(0, u64::from_le_bytes(*b"TONTLANE"));
-    page.half(8).store(1, Ordering::Relaxed);
+    page.half(8).store(2, Ordering::Relaxed);
     page.put(72, granted);
     page.put(128, position);
     page
@@ -125,7 +125,7 @@ pub fn control(position: u64, granted: u64) -> Memory {
 pub fn process_page(life: u32) -> Memory {
     let page = Memory::new(4096);
     page.put(0, u64::from_le_bytes(*b"TONTPROC"));
-    page.half(8).store(1, Ordering::Relaxed);
+    page.half(8).store(2, Ordering::Relaxed);
     page.half(12).store(64, Ordering::Relaxed);
     page.half(64).store(life, Ordering::Relaxed);
     page
@@ -138,7 +138,7 @@ pub fn life() -> BorrowedFd<'static> {
 
 /// Returns a control message of this kind, with `words` after its kind and version.
 pub fn note(kind: u32, words: &[u32]) -> Vec<u8> {
-    [&[kind, 1], words].concat().iter().flat_map(|word| word.to_le_bytes()).collect()
+    [&[kind, 2], words].concat().iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// Returns a `HELLO` for a new lane.

@@ -73,6 +73,64 @@ fn mail_for_a_sleeper(senders: usize) {
     }
 }
 
+/// Runs a receiver that waits twice under the `numbers`, and a sender that sends two messages and
+/// rings at most once per number.
+fn mail_for_numbered_waits(numbers: [u32; 2]) {
+    let sleeping = Arc::new(AtomicU32::new(0));
+    let ring = ModelRegion::new(1 << LOG2);
+    let mut reader = LaneReader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
+    let mut writer = LaneWriter::new(ring, LOG2);
+    // The event that the receiver's set holds, under a lock of the kernel, until a wait takes it.
+    let event = Arc::new(AtomicU32::new(0));
+    let sending = {
+        let (sleeping, event) = (sleeping.clone(), event.clone());
+        thread::spawn(move || {
+            let mut rung = 0;
+            for _ in 0..2 {
+                writer.push(b"contents");
+                barrier(false);
+                let wait = sleeping.load(Ordering::Relaxed);
+                if wait != 0 && wait != rung {
+                    event.swap(1, Ordering::AcqRel);
+                    rung = wait;
+                }
+            }
+        })
+    };
+    let mut received = 0;
+    let mut slept = None;
+    for number in numbers {
+        // These are the steps of `Mailbox::sleep`.
+        sleeping.store(number, Ordering::Relaxed);
+        barrier(false);
+        while let Peeked::Message(length) = reader.look().expect("valid") {
+            reader.advance(length);
+            received += 1;
+        }
+        // The kernel ends the wait and takes the event, or the receiver sleeps until there is one.
+        if event.swap(0, Ordering::AcqRel) == 0 {
+            slept = Some(number);
+            break;
+        }
+        sleeping.store(0, Ordering::Relaxed);
+    }
+    sending.join().expect("no panic");
+    // After the last wait, the receiver would check again.
+    let woken = slept.is_none() || event.load(Ordering::Acquire) == 1;
+    assert!(woken || received == 2, "a sleeping receiver missed a message");
+}
+
+#[test]
+fn ring_once_per_numbered_wait_misses_no_message() {
+    check(InjectedFault::None, || mail_for_numbered_waits([1, 2]));
+}
+
+#[test]
+#[should_panic = "missed a message"]
+fn wait_with_number_of_last_wait_loses_wake_up() {
+    check(InjectedFault::None, || mail_for_numbered_waits([1, 1]));
+}
+
 #[test]
 fn sleeping_receiver_misses_no_message() {
     check(InjectedFault::None, || mail_for_a_sleeper(1));
