@@ -267,6 +267,9 @@ impl Mailbox {
     /// ```
     #[inline]
     pub fn try_recv(&mut self) -> Result<Message<'_>> {
+        if self.is_vain() {
+            return Err(Error::WouldBlock);
+        }
         if let Some(from) = self.recv_fast(0) {
             return Ok(self.message(from));
         }
@@ -419,6 +422,9 @@ impl Mailbox {
     /// - [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     #[inline]
     pub unsafe fn try_recv_in_place(&mut self) -> Result<InPlace<'_>> {
+        if self.is_vain() {
+            return Err(Error::WouldBlock);
+        }
         let taken = match self.take_fast(0) {
             Some(taken) => taken,
             None => self.next_or_service()?.ok_or(Error::WouldBlock)?,

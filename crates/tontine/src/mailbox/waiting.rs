@@ -125,6 +125,17 @@ impl Mailbox {
         LaneScan::Again
     }
 
+    /// Returns `true` if the mailbox has no message, and no other work is due. This is the first
+    /// check of a call that does not wait, because a program that polls makes it most often.
+    #[inline(always)]
+    pub(super) fn is_vain(&mut self) -> bool {
+        self.taken.is_none()
+            && !self.armed
+            && !self.guard.is_forked()
+            && self.since_service <= SERVICE_AFTER
+            && self.lanes.is_vain()
+    }
+
     /// Returns the next message, if any. Enters the kernel first if a service of the connections is
     /// due: if no sender is connected, if the program has waited on the descriptor, or at the first
     /// reading of the clock after [`super::poll_interval::MOMENT`]. The clock is read every 64th
@@ -134,9 +145,6 @@ impl Mailbox {
         self.check()?;
         self.disarm();
         self.acknowledge_own();
-        if self.since_service <= SERVICE_AFTER && self.lanes.is_vain() {
-            return Ok(None);
-        }
         self.service_if_due()
     }
 
