@@ -77,8 +77,13 @@ const fn signals(params: &'static [(&'static str, &'static str)]) -> Pair {
     Pair { experiment: "signal-throughput", ours: "linux", params, twins, limit: 1.15 }
 }
 
-const fn stream(params: &'static [(&'static str, &'static str)]) -> Pair {
-    Pair { experiment: "throughput", ours: "mailbox", params, twins: &["stream"], limit: 1.25 }
+/// Returns a pair for a stream of records of one size from one sender.
+const fn stream(
+    params: &'static [(&'static str, &'static str)],
+    twins: &'static [&'static str],
+    limit: f64,
+) -> Pair {
+    Pair { experiment: "throughput", ours: "mailbox", params, twins, limit }
 }
 
 const fn spawn(ours: &'static str) -> Pair {
@@ -92,11 +97,8 @@ const fn with_parent_of_1_mib(ours: &'static str) -> Pair {
 }
 
 const TABLE: &[Pair] = &[
-    trip(
-        "flag",
-        &["flag_one_line", "flag_one_line_pause", "flag_two_line", "flag_two_line_pause"],
-        1.1,
-    ),
+    trip("flag-one-line", &["flag_one_line", "flag_one_line_pause"], 1.1),
+    trip("flag-two-lines", &["flag_two_line", "flag_two_line_pause"], 1.1),
     trip("spinlock-tas-process", &["spinlock_tas"], 1.15),
     trip("spinlock-ttas-process", &["spinlock_ttas"], 1.15),
     trip("semaphore-process", &["semaphore"], 1.15),
@@ -119,9 +121,11 @@ const TABLE: &[Pair] = &[
     check("kill-0"),
     check("pidfd-signal-0"),
     check("procfs-faccessat"),
-    stream(&[("size", "8"), ("senders", "1")]),
-    stream(&[("size", "64"), ("senders", "1")]),
-    stream(&[("size", "1024"), ("senders", "1")]),
+    stream(&[("size", "8"), ("senders", "1")], &["stream"], 1.25),
+    stream(&[("size", "64"), ("senders", "1")], &["stream"], 1.25),
+    stream(&[("size", "1024"), ("senders", "1")], &["stream"], 1.25),
+    stream(&[("size", "64"), ("senders", "1")], &["fresh_copy"], 3.0),
+    stream(&[("size", "1024"), ("senders", "1")], &["fresh_copy"], 1.5),
     signals(&[("pairs", "1"), ("placement", "same-core")]),
     signals(&[("pairs", "1"), ("placement", "cross-core")]),
     Pair {
@@ -181,6 +185,9 @@ impl Pair {
         if self.experiment != "round-trip" {
             task::short(&self.task().params).for_each(|word| name = format!("{name} {word}"));
         }
+        if self.experiment == "throughput" {
+            name = format!("{name} ({})", self.twins[0]);
+        }
         name
     }
 
@@ -233,7 +240,7 @@ fn measure(
 ) -> io::Result<(Vec<f64>, Vec<f64>)> {
     let task = pair.task();
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let spins = ["flag", "mailbox"].contains(&pair.ours) || pair.ours.starts_with("spinlock");
+    let spins = ["flag", "mailbox", "spinlock"].iter().any(|name| pair.ours.starts_with(name));
     for turn in 0..if spins { SPINNING_PAIRS } else { PAIRS } {
         // The side that runs first finds warmer or colder caches, so the sides take turns.
         if turn.is_multiple_of(2) {

@@ -121,7 +121,7 @@ pub fn small() -> Results {
 }
 
 const ROUND_TRIPS: [(&str, f64, f64); 10] = [
-    ("flag", 61.0, 0.04),
+    ("flag-one-line", 61.0, 0.04),
     ("spinlock-tas", 118.0, 0.08),
     ("spinlock-ttas", 97.0, 0.06),
     ("futex", 1_720.0, 0.11),
@@ -278,7 +278,7 @@ fn ratios() -> Vec<Ratio> {
         pairs: 10,
     };
     vec![
-        ratio("round-trip", "futex / flag", &params, 28.2),
+        ratio("round-trip", "futex / flag-one-line", &params, 28.2),
         ratio("round-trip", "zmq-ipc / futex", &params, 13.7),
         ratio("liveness-check", "load / dummy", &Params::new(), 1.03),
         ratio("liveness-check", "kill-0 / dummy", &Params::new(), 310.0),

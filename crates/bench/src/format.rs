@@ -453,8 +453,8 @@ mod tests {
 
     #[test]
     fn ratio_is_split_into_numerator_and_denominator() {
-        assert_eq!(numerator("zmq-ipc / flag"), "zmq-ipc");
-        assert_eq!(denominator("zmq-ipc / flag"), "flag");
+        assert_eq!(numerator("zmq-ipc / flag-one-line"), "zmq-ipc");
+        assert_eq!(denominator("zmq-ipc / flag-one-line"), "flag-one-line");
         assert_eq!(times(3.214, 3.1, 3.3).in_line(), "3.21× (3.10× – 3.30×)");
     }
 }

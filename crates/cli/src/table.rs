@@ -231,7 +231,7 @@ mod tests {
             floor: "47.8 ns".into(),
             p99: "93 ns".into(),
             published: "88.200 ns [004]".into(),
-            ratio: "2.22× flag (2.08× – 2.29×)".into(),
+            ratio: "2.22× flag-one-line (2.08× – 2.29×)".into(),
             notes: String::new(),
             doubts: String::new(),
         }
@@ -270,14 +270,14 @@ mod tests {
 
     #[test]
     fn empty_column_is_left_out() {
-        let row = TextRow { published: String::new(), ..row("flag", "cross-core") };
+        let row = TextRow { published: String::new(), ..row("flag-one-line", "cross-core") };
         let left = fitting(&[&row], columns(&[], &[]), None);
         assert!(left.iter().all(|column| column.title != "published"));
     }
 
     #[test]
     fn shared_parameter_is_in_title_and_varying_one_in_column() {
-        let (one, other) = (row("flag", "cross-core"), row("flag", "same-core"));
+        let (one, other) = (row("flag-one-line", "cross-core"), row("flag-one-line", "same-core"));
         let text = table("one_way", &[&one, &other], 10);
         let mut lines = text.lines().skip(1);
         assert_eq!(lines.next(), Some("one_way (pacing hot)"), "{text}");
@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn repeated_remark_is_one_footnote() {
-        let doubtful = TextRow { doubts: "unstable: drift".into(), ..row("flag", "cross-core") };
+        let doubtful =
+            TextRow { doubts: "unstable: drift".into(), ..row("flag-one-line", "cross-core") };
         let other = TextRow { name: "pipe".into(), ..doubtful.clone() };
         let text = table("one_way", &[&doubtful, &other], 10);
         assert_eq!(text.matches("unstable: drift").count(), 1, "{text}");
@@ -295,7 +296,7 @@ mod tests {
 
     #[test]
     fn long_table_names_file_with_rest() {
-        let row = row("flag", "cross-core");
+        let row = row("flag-one-line", "cross-core");
         let text = table("one_way", &[&row; 30], 10);
         assert!(text.contains("20 more rows in results.csv"), "{text}");
     }

@@ -209,13 +209,17 @@ fn one_processor_skips_only_rows_that_need_two() {
     let output = Command::new("taskset")
         .args(["-c", "0", env!("CARGO_BIN_EXE_tontine"), "measure", "--quick", "--out"])
         .arg(folder.path())
-        .args(["round-trip/flag", "round-trip/pipe", "queue-with-check/load"])
+        .args(["round-trip/flag-one-line", "round-trip/pipe", "queue-with-check/load"])
         .output()
         .expect("taskset runs");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = statuses(&results(folder.path()));
     let of = |name: &str| rows.iter().filter(|row| row.0 == name).collect::<Vec<_>>();
-    assert!(of("flag").iter().all(|row| row.1 == "skipped" && row.2.contains("two processors")));
+    assert!(
+        of("flag-one-line")
+            .iter()
+            .all(|row| row.1 == "skipped" && row.2.contains("two processors"))
+    );
     for status in ["ok", "skipped"] {
         assert!(of("pipe").iter().any(|row| row.1 == status), "{status}: {rows:?}");
     }

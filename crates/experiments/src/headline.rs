@@ -14,7 +14,8 @@ pub(crate) const HEADLINE: &[HeadlineCells] = &[
     HeadlineCells {
         experiment: "round-trip",
         variants: &[
-            "flag",
+            "flag-one-line",
+            "flag-two-lines",
             "mailbox-spin",
             "iceoryx2",
             "rtrb",
@@ -40,7 +41,7 @@ pub(crate) const HEADLINE: &[HeadlineCells] = &[
     },
     HeadlineCells {
         experiment: "round-trip",
-        variants: &["container-tcp"],
+        variants: &["container-unix"],
         params: CROSS_CORE,
         invocations: [1, 2, 6],
     },

@@ -3,7 +3,7 @@
 //! Floors, from the bottom up: `headline`, `levels`, `mechanisms`, `modes`, `published`,
 //! `told`; `allocators`,
 //! `false_sharing`, `liveness_check`, `round_trip`, `shared_heaps`, `signal_delivery`, `spawn`,
-//! `survival`, `thread_vs_process`, `throughput`, `trees`; `builds`, `death_notice`,
+//! `survival`, `thread_vs_process`, `throughput`, `trees`; `builds`, `core_to_core`, `death_notice`,
 //! `fork_throughput`, `lost_signals`, `many_senders`, `queue_with_check`, `reentrancy`, `sessions`,
 //! `signal_throughput`, `thread_local`, `wake_up`; `as_published`.
 //!
@@ -20,6 +20,7 @@
 pub mod allocators;
 pub mod as_published;
 pub mod builds;
+pub mod core_to_core;
 pub mod death_notice;
 pub mod false_sharing;
 pub mod fork_throughput;
@@ -57,6 +58,7 @@ use tontine_host::error::{MeasureError, Result};
 pub static SUITE: Suite = Suite {
     experiments: &[
         &round_trip::RoundTrip,
+        &core_to_core::CoreToCore,
         &throughput::Throughput,
         &many_senders::ManySenders,
         &survival::Survival,

@@ -4,24 +4,39 @@
 use crate::about::{Asked, Death, Idle, Listing, Mechanism, Need};
 use crate::driver::Driver;
 
-/// `flag`.
-pub struct FlagWord;
+/// `flag-one-line`.
+pub struct FlagInOneLine;
 
-impl Driver for FlagWord {
-    const MECHANISM: Mechanism = Mechanism {
-        idle: Idle::Spins,
-        ..Mechanism::new(
-            "flag",
-            Death::As {
-                other: "spinlock-tas-process",
-                why: "not killed: a bare word notifies no process; its observer spins on, as in",
-            },
-            &[Listing::new(
-                Asked::RoundTrip,
-                "a flag in shared memory, both processes spin: the floor of this hardware",
-            )],
-        )
+impl Driver for FlagInOneLine {
+    const MECHANISM: Mechanism = flag(
+        "flag-one-line",
+        &[Listing::new(
+            Asked::RoundTrip,
+            "a flag in shared memory, both processes spin: the floor of this hardware",
+        )],
+    );
+}
+
+/// `flag-two-lines`.
+pub struct FlagInTwoLines;
+
+impl Driver for FlagInTwoLines {
+    const MECHANISM: Mechanism = flag(
+        "flag-two-lines",
+        &[Listing::new(
+            Asked::RoundTrip,
+            "a flag for each direction, in its own cache line: the floor if each process writes only \
+             its own memory",
+        )],
+    );
+}
+
+const fn flag(name: &'static str, rows: &'static [Listing]) -> Mechanism {
+    let death = Death::As {
+        other: "spinlock-tas-process",
+        why: "not killed: a bare word notifies no process; its observer spins on, as in",
     };
+    Mechanism { idle: Idle::Spins, ..Mechanism::new(name, death, rows) }
 }
 
 /// `hand-over`.

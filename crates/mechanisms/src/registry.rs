@@ -52,7 +52,8 @@ macro_rules! registry {
 }
 
 registry![
-    elsewhere::FlagWord,
+    elsewhere::FlagInOneLine,
+    elsewhere::FlagInTwoLines,
     spinlock::SpinThreads<false>,
     spinlock::SpinThreads<true>,
     semaphore::SemaphoreThreads,

@@ -1,6 +1,6 @@
 //! Renders a run as text, CSV, Markdown and HTML, and states a verdict.
 //!
-//! Floors, from the bottom up: `ci_figure`, `text`; `tables`, `verdict`; `bencher`, `csv`,
+//! Floors, from the bottom up: `ci_figure`, `core_pairs`, `text`; `tables`, `verdict`; `bencher`, `csv`,
 //! `github`, `markdown`; `html`; `write`.
 //!
 //! [`write::write_all`] writes a run into a folder. [`csv`], [`markdown`], [`text`] and [`html`]
@@ -14,6 +14,7 @@
 
 pub mod bencher;
 pub mod ci_figure;
+mod core_pairs;
 pub mod csv;
 pub mod github;
 pub mod html;

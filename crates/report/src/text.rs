@@ -96,7 +96,7 @@ pub fn few_for_shape<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<String
     Some(format!("{rows}: too few to judge the shape of a distribution (modes, drift)"))
 }
 
-/// Formats the ratio, as `3.21× flag (3.10× – 3.30×)`; empty if the cell has no ratio.
+/// Formats the ratio, as `3.21× flag-one-line (3.10× – 3.30×)`; empty if the cell has no ratio.
 pub(super) fn ratio(cell: &Cell, results: &Results) -> String {
     format::ratio_of(cell, results).filter(|_| cell.status == Status::Ok).map_or_else(
         String::new,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use tontine_bench::schema::Results;
 
-use super::{csv, html, markdown};
+use super::{core_pairs, csv, html, markdown};
 
 /// Prefix of temporary files.
 const PREFIX: &str = ".tontine-";
@@ -32,9 +32,9 @@ pub fn check_folder(dir: &Path) -> io::Result<()> {
         .map_err(|error| named(dir, "cannot write into the directory", &error))
 }
 
-/// Writes `results.json`, `results.csv`, `results.md`, the pages of the report and, last,
-/// `report.html` into `dir`, and returns their paths. Removes the pages of an earlier run that this
-/// run does not have.
+/// Writes `results.json`, `results.csv`, `results.md`, tables of pairs of processors, the pages of
+/// the report and, last, `report.html` into `dir`, and returns their paths. Removes the tables and
+/// pages of an earlier run that this run does not have.
 ///
 /// # Errors
 /// Returns the first error, with the file's name. All files are then as they were before, unless a
@@ -47,15 +47,16 @@ pub fn write_all(results: &Results, dir: &Path) -> io::Result<Vec<PathBuf>> {
         ("results.csv".to_owned(), csv::csv(results)?),
         ("results.md".to_owned(), markdown::markdown(results).into_bytes()),
     ];
+    files.extend(core_pairs::files(results));
     // The overview is the last page, so that it never links to a page that is missing.
     files.extend(html::pages(results).into_iter().map(|page| (page.name, page.html.into_bytes())));
     let paths = write_files(dir, &files)?;
     let stale = |name: &String| !files.iter().any(|(written, _)| written == name);
-    for name in html::possible_files().filter(stale) {
+    for name in html::possible_files().chain(core_pairs::possible_files()).filter(stale) {
         let path = dir.join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(named(&path, "cannot remove the page of an earlier run", &error));
+                return Err(named(&path, "cannot remove the file of an earlier run", &error));
             }
             _ => {}
         }

@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn unresolved_rows_show_the_smallest_resolvable_change() {
-        let comparison = against("flag", 1.0);
+        let comparison = against("flag-one-line", 1.0);
         let rows = rows(&comparison);
         let measured = fixture::run().cells.iter().filter(|cell| cell.estimate.is_some()).count();
         assert_eq!(rows.len(), measured);
@@ -382,8 +382,9 @@ mod tests {
     #[test]
     fn slower_row_is_positive_and_faster_row_negative() {
         for (factor, sign) in [(1.5, "+50"), (0.5, "−50")] {
-            let comparison = against("flag", factor);
-            let row = rows(&comparison).into_iter().find(|row| row.name == "flag").unwrap();
+            let comparison = against("flag-one-line", factor);
+            let row =
+                rows(&comparison).into_iter().find(|row| row.name == "flag-one-line").unwrap();
             assert!(row.change.starts_with(sign), "{row:?}");
             assert!(row.interval.contains(" to "), "{row:?}");
         }
@@ -395,7 +396,7 @@ mod tests {
 
     #[test]
     fn counts_of_the_verdicts_add_up_to_all_rows() {
-        let mut comparison = against("flag", 1.5);
+        let mut comparison = against("flag-one-line", 1.5);
         let verdicts = [
             RowVerdict::Worse,
             RowVerdict::Better,
@@ -420,8 +421,8 @@ mod tests {
 
     #[test]
     fn resolved_interval_end_is_never_printed_as_zero() {
-        let mut comparison = against("flag", 1.5);
-        let row = row_of(&mut comparison, "flag");
+        let mut comparison = against("flag-one-line", 1.5);
+        let row = row_of(&mut comparison, "flag-one-line");
         let change = |low: f64| Change { estimate: 1.2, low, high: 1.5, confidence: 0.95 };
         assert_eq!(interval(row, change(1.000_04)), "+0.004 to +50.000 %");
         assert_eq!(interval(row, change(1.04)), "+4 to +50 %");
@@ -431,8 +432,8 @@ mod tests {
 
     #[test]
     fn resolvable_change_above_tenfold_is_shortened() {
-        let mut comparison = against("flag", 1.5);
-        let row = row_of(&mut comparison, "flag");
+        let mut comparison = against("flag-one-line", 1.5);
+        let row = row_of(&mut comparison, "flag-one-line");
         assert_eq!(amount_of(row, 12.3), "more than 10×");
         assert_eq!(amount_of(row, 9.9), "990 %");
         row.scale = ChangeScale::Difference;
@@ -476,7 +477,7 @@ mod tests {
         let run = fixture::run();
         let lost = |status: Status, params: &[&str]| {
             let mut new = run.clone();
-            let cell = new.cells.iter_mut().find(|cell| cell.variant == "flag").unwrap();
+            let cell = new.cells.iter_mut().find(|cell| cell.variant == "flag-one-line").unwrap();
             cell.status = status;
             cell.why = Some("it broke".into());
             cell.metric = String::new();
@@ -487,7 +488,7 @@ mod tests {
         let failed = lost(Status::Failed, &["placement", "pacing"]);
         assert_eq!(failed.regressions, 1);
         let text = markdown(&failed);
-        let row = "Measured in A, FAILED in B:\n  - round-trip/flag cross-core hot one_way: in B \
+        let row = "Measured in A, FAILED in B:\n  - round-trip/flag-one-line cross-core hot one_way: in B \
                    failed: it broke";
         let text = text.replace("- Measured", "Measured").replace('\\', "");
         assert!(text.contains(row) || text.contains("hot cross-core one_way"), "{text}");

@@ -24,6 +24,7 @@ pub struct Placement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     placements: Vec<Placement>,
+    processors: Vec<usize>,
 }
 
 /// A hardware thread and the resources that it shares.
@@ -79,13 +80,23 @@ impl Topology {
         .into_iter()
         .filter_map(|(name, pair)| pair.map(|(here, there)| Placement { name, here, there }))
         .collect();
-        Self { placements }
+        Self { placements, processors: threads.iter().map(|thread| thread.cpu).collect() }
     }
 
     /// Returns the topology of an invented machine of two cores.
     pub fn of_two_cores() -> Self {
+        Self::of_cores(2)
+    }
+
+    /// Returns the topology of an invented machine.
+    pub fn of_cores(cores: usize) -> Self {
         let thread = |cpu| HardwareThread { cpu, core: cpu, cache: None, socket: None };
-        Self::of(&[thread(0), thread(1)])
+        Self::of(&(0..cores).map(thread).collect::<Vec<_>>())
+    }
+
+    /// Returns the numbers of all processors, in ascending order.
+    pub fn processors(&self) -> &[usize] {
+        &self.processors
     }
 
     /// Returns `true` if two ends can be placed on two processors.

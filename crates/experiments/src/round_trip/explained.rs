@@ -40,8 +40,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             to 88.24, semaphore 1,261.93 to 1,262.03, ZeroMQ within a process 8,866 to 8,871, \
             ZeroMQ between processes 28,163 to 28,173, Docker containers 17,779 to 17,784. Its \
             intervals treat consecutive rounds as independent and are therefore far too narrow.",
-    reading: "Compare with `flag`, the floor of this hardware: one word, both ends spinning. No \
-              mechanism between two processors can be faster. Compare only rows of the same \
+    reading: "Compare with `flag-one-line`, the floor of this hardware: one word, both ends \
+              spinning. No mechanism between two processors can be faster. If each end may write \
+              only its own memory, as in the mailbox, the floor is `flag-two-lines`. Compare only rows of the same \
               placement. Two sleeping ends on one processor can be faster than on two, because no \
               other processor must be woken. A wake-up after a pause costs much more than these \
               hot ones. The difference between `hand-over` and `mailbox-spin` is the cost of a \
@@ -49,8 +50,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               In virtual machines every wake-up of an idle processor costs more.",
     calls: &[
         (
-            "flag, spinlock-tas, spinlock-ttas, spinlock-tas-process, spinlock-ttas-process, \
-             rtrb",
+            "flag-one-line, flag-two-lines, spinlock-tas, spinlock-ttas, spinlock-tas-process, \
+             spinlock-ttas-process, rtrb",
             "none: both ends only read and write memory",
         ),
         ("iceoryx2", "none to pass a message; both ends poll"),
@@ -83,8 +84,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ),
         (
             "mailbox-sleep",
-            "sendto on the doorbell if the receiver sleeps; membarrier, epoll_pwait and recvfrom \
-             in a receiver that goes to sleep and wakes",
+            "sendto on the doorbell, once per sleep of the receiver; membarrier and epoll_pwait in a \
+             receiver that goes to sleep, and recvmmsg after every fourth sleep",
         ),
         (
             "container-tcp, container-netns",

@@ -1,8 +1,8 @@
-//! The floor: a flag that two processes pass back and forth by plain loads and stores.
+//! The two floors: a flag that two processes pass back and forth by plain loads and stores, in one
+//! cache line that both ends write, or in a line for each direction.
 //!
-//! The fastest variant of the flag depends on the processor, so four variants are tried first, in
-//! turn: one line that both ends write or a line for each end, with or without a pause in the loop.
-//! Only the fastest variant is timed.
+//! Whether a pause in the loop makes it faster depends on the processor, so both kinds of loop are
+//! tried first, in turn. Only the faster kind is timed.
 
 #![allow(unsafe_code, reason = "declares its layout shareable")]
 
@@ -15,13 +15,13 @@ use tontine_host::peer::{PeerHandle, spin_until};
 
 use super::harness::{self, RoundPlan, RoundTripEnd, Timed};
 
-/// Number of passes of the trial. The best pass of each variant counts.
+/// Number of passes of the trial. The best pass of each kind of loop counts.
 const PASSES: usize = 3;
-/// Maximum number of rounds of one variant in one pass.
+/// Maximum number of rounds of one kind of loop in one pass.
 const TRIAL: usize = 5_000;
 
-/// The four variants: (lines, pause).
-const WAYS: [(usize, bool); 4] = [(1, false), (1, true), (2, false), (2, true)];
+/// The kinds of loop: without and with a pause.
+const PAUSES: [bool; 2] = [false, true];
 
 #[derive(Debug)]
 #[repr(C, align(128))]
@@ -30,22 +30,31 @@ struct FlagLine(AtomicU32);
 #[derive(Debug)]
 #[repr(C)]
 struct FlagLines {
-    /// For each variant: the line of the request and the line of the reply.
-    ways: [[FlagLine; 2]; 4],
-    /// The index of the fastest variant, plus one.
+    /// For each kind of loop: the line of the request and the line of the reply.
+    kinds: [[FlagLine; 2]; 2],
+    /// The index of the faster kind, plus one.
     chosen: FlagLine,
 }
 
 // SAFETY: all fields are atomics, and zero is a valid value.
 unsafe impl Shareable for FlagLines {}
 
-/// Times the flag. The note names the fastest variant.
-pub(super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
+/// The cache lines of a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lines {
+    /// One line that both ends write.
+    One,
+    /// A line for each direction, which only one end writes.
+    Two,
+}
+
+/// Times the flag. The note names the faster kind of loop.
+pub(super) fn run(plan: &RoundPlan, lines: Lines) -> Result<(Timed, String)> {
     let board = SharedMapping::<FlagLines>::anonymous()?;
     let trial = plan.warm_up.clamp(1, TRIAL);
     let ping = |peer: PeerHandle<'_>| {
-        let mut best = [f64::INFINITY; 4];
-        let mut ends = [0, 1, 2, 3].map(|way| FlagEnd::ping(&board, way, peer));
+        let mut best = [f64::INFINITY; 2];
+        let mut ends = [0, 1].map(|kind| FlagEnd::ping(&board, kind, lines, peer));
         for _ in 0..PASSES {
             for (end, best) in ends.iter_mut().zip(&mut best) {
                 let began = Instant::now();
@@ -53,21 +62,20 @@ pub(super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
                 *best = best.min(began.elapsed().as_secs_f64());
             }
         }
-        let won = (0..4).min_by(|&a, &b| best[a].total_cmp(&best[b])).unwrap_or(0);
+        let won = usize::from(best[1] < best[0]);
         // SYNC flag-chosen: pairs with the load with which the echo waits for this store.
         board.chosen.0.store(won as u32 + 1, Ordering::Release);
         let timed = ends[won].time(plan)?;
-        let tried: Vec<String> = (0..4)
-            .map(|way| {
-                let ns = best[way] * 1e9 / (2 * trial) as f64;
-                format!("{}: {ns:.1} ns", describe(way))
-            })
-            .collect();
-        let note = format!("fastest way: {} (trial: {})", describe(won), tried.join(", "));
+        let [without, with] = best.map(|best| best * 1e9 / (2 * trial) as f64);
+        let chosen = if PAUSES[won] { "with" } else { "without" };
+        let note = format!(
+            "the faster loop is the one {chosen} a pause (trial: {without:.1} ns without, \
+             {with:.1} ns with)"
+        );
         Ok((timed, note))
     };
     let echo = |peer: PeerHandle<'_>| {
-        let mut ends = [0, 1, 2, 3].map(|way| FlagEnd::echo(&board, way, peer));
+        let mut ends = [0, 1].map(|kind| FlagEnd::echo(&board, kind, lines, peer));
         for _ in 0..PASSES {
             for end in &mut ends {
                 end.answer(trial)?;
@@ -81,14 +89,7 @@ pub(super) fn run(plan: &RoundPlan) -> Result<(Timed, String)> {
     harness::between_processes(plan, ping, echo)
 }
 
-fn describe(way: usize) -> String {
-    let (lines, pause) = WAYS[way];
-    let lines = if lines == 1 { "one line" } else { "two lines" };
-    let pause = if pause { "with pause" } else { "without pause" };
-    format!("{lines} {pause}")
-}
-
-/// One end of one variant. Each message is a number that no earlier message had.
+/// One end with one kind of loop. Each message is a number that no earlier message had.
 struct FlagEnd<'a> {
     out: &'a AtomicU32,
     back: &'a AtomicU32,
@@ -101,16 +102,14 @@ struct FlagEnd<'a> {
 }
 
 impl<'a> FlagEnd<'a> {
-    fn ping(board: &'a FlagLines, way: usize, peer: PeerHandle<'a>) -> Self {
-        let (lines, pause) = WAYS[way];
-        let [ask, answer] = &board.ways[way];
-        let back = if lines == 1 { &ask.0 } else { &answer.0 };
-        let (out, next, awaited) = (&ask.0, 1, 2);
-        Self { out, back, next, awaited, pause, peer }
+    fn ping(board: &'a FlagLines, kind: usize, lines: Lines, peer: PeerHandle<'a>) -> Self {
+        let [ask, answer] = &board.kinds[kind];
+        let back = if lines == Lines::One { &ask.0 } else { &answer.0 };
+        Self { out: &ask.0, back, next: 1, awaited: 2, pause: PAUSES[kind], peer }
     }
 
-    fn echo(board: &'a FlagLines, way: usize, peer: PeerHandle<'a>) -> Self {
-        let ping = Self::ping(board, way, peer);
+    fn echo(board: &'a FlagLines, kind: usize, lines: Lines, peer: PeerHandle<'a>) -> Self {
+        let ping = Self::ping(board, kind, lines, peer);
         let (out, back) = (ping.back, ping.out);
         Self { out, back, next: 2, awaited: 1, ..ping }
     }

@@ -2,7 +2,7 @@
 //!
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`; the mechanisms are those of
 //! `tontine_mechanisms`, and `opened` opens their ends. The other files contain mechanisms that no
-//! other experiment uses: the `flag`, the mailbox that sleeps in two ways, a block that is handed
+//! other experiment uses: the two flags, the mailbox that sleeps in two ways, a block that is handed
 //! over (`hand_over`), and [`container`]. The ends of [`container`] are not children of the
 //! measuring process: they run inside namespaces and send their samples out.
 //!
@@ -32,6 +32,7 @@ use tontine_mechanisms::spinlock::SpinlockEnd;
 use crate::mechanisms::{self, spins};
 use crate::placement_of;
 use container::ContainerLink;
+use flag::Lines;
 use harness::RoundPlan;
 pub(crate) use harness::StampMode;
 pub(crate) use harness::Timed;
@@ -49,12 +50,18 @@ mod mailbox;
 mod opened;
 mod paced;
 
+/// The floor of this hardware.
+const FLOOR: &str = "flag-one-line";
+/// The floor of mechanisms in which each end writes only its own memory.
+const FLOOR_OF_TWO_WRITERS: &str = "flag-two-lines";
+
 /// Fraction of a round above which a note states the cost of a stamp.
 const STAMP_LIMIT: f64 = 0.02;
 
 /// Additional ratios: of the library's mailbox to its rivals, of a handed-over block to a message,
 /// and of containers to the mechanisms that they extend.
-const BESIDES: [(&str, &str); 9] = [
+const BESIDES: [(&str, &str); 10] = [
+    ("mailbox-spin", FLOOR_OF_TWO_WRITERS),
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
     ("hand-over", "mailbox-spin"),
@@ -149,8 +156,8 @@ impl Experiment for RoundTrip {
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         VARIANTS
             .iter()
-            .map(|variant| (variant.name, "flag"))
-            .filter(|(name, _)| *name != "flag")
+            .map(|variant| (variant.name, FLOOR))
+            .filter(|(name, _)| *name != FLOOR)
             .chain(BESIDES)
             .collect()
     }
@@ -227,7 +234,8 @@ pub(crate) fn one_way_after(
 /// Times one mechanism and adds its notes and additional series to `observed`.
 fn time(variant: &str, plan: &RoundPlan, observed: &mut Observed) -> Result<Timed> {
     let (timed, note) = match variant {
-        "flag" => flag::run(plan)?,
+        FLOOR => flag::run(plan, Lines::One)?,
+        FLOOR_OF_TWO_WRITERS => flag::run(plan, Lines::Two)?,
         "mailbox-sleep" => mailbox::sleeping(plan)?,
         "container-tcp" => container::engine(plan, ContainerLink::Network)?,
         "container-unix" => container::engine(plan, ContainerLink::Volume)?,

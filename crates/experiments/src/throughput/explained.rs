@@ -50,7 +50,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ("iceoryx2", "none to pass a message; sched_yield while an end polls in vain"),
         (
             "mailbox, mailbox-zero-copy",
-            "none while both are busy; sendto, epoll_pwait, recvfrom and membarrier if one has \
+            "none while both are busy; sendto, epoll_pwait, recvmmsg and membarrier if one has \
              spun in vain for 20 µs and sleeps",
         ),
     ],

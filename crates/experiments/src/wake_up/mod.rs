@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn spinning_mechanism_is_not_a_wake_up_variant() {
         let placement = Topology::of_this_machine().placements()[0];
-        for name in ["flag", "pigeon"] {
+        for name in ["flag-one-line", "pigeon"] {
             let found = measure(name, &FEW, 5, placement).expect_err("refused");
             assert!(found.why().contains(name), "{found}");
         }

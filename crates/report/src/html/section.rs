@@ -15,6 +15,7 @@ use tontine_bench::format::{self, FormattedFigure};
 use tontine_bench::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
 
 use super::footnote::{Footnotes, links};
+use super::heat::PairMap;
 use super::{cdf, chart, contention, curve, explained, heap, heat, paper, plot, words};
 use crate::text;
 use crate::verdict::CheckVerdict;
@@ -108,6 +109,7 @@ fn of_metric(
             (plot::hint())
         }
         (heat::heat_map(title, cells))
+        (pair_maps(title, cells))
         @if aside.len() <= MAX_UNFOLDED {
             (bars)
         } @else {
@@ -449,9 +451,33 @@ fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Mark
 }
 
 /// Returns the paired ratios of an experiment, with their intervals.
+/// Returns a map for each variant whose cells are pairs of processors.
+fn pair_maps(title: &str, cells: &[&Cell]) -> Markup {
+    let mut variants: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !variants.contains(&cell.variant.as_str()) {
+            variants.push(&cell.variant);
+        }
+    }
+    html! {
+        @for variant in variants {
+            @let of_one: Vec<&Cell> =
+                cells.iter().copied().filter(|cell| cell.variant == variant).collect();
+            @let title = format!("{title} of {variant}");
+            @if let Some(map) = PairMap::of_cells(&title, &of_one) { (map.table()) }
+        }
+    }
+}
+
 fn ratios(results: &Results, name: &str) -> Markup {
     let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
+    let names: BTreeSet<&str> = ratios.iter().map(|ratio| ratio.name.as_str()).collect();
     html! {
+        @for name in names {
+            @let of_one: Vec<&Ratio> =
+                ratios.iter().copied().filter(|ratio| ratio.name == name).collect();
+            @if let Some(map) = PairMap::of_ratios(name, &of_one) { (map.table()) }
+        }
         @if !ratios.is_empty() {
             details.figures open[ratios.len() <= MAX_RATIOS] {
             summary { "Ratios (" (ratios.len()) ")" }

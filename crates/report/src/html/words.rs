@@ -31,6 +31,10 @@ fn param(name: &str, value: &str) -> String {
         "builds" => count("build", "builds at once"),
         "sessions" => count("session", "sessions at once"),
         "blocks" => count("block", "blocks"),
+        "pair" => match value.split_once('-') {
+            Some((one, other)) => format!("between processors {one} and {other}"),
+            None => format!("{name} {value}"),
+        },
         "increments" => count("increment", "increments"),
         "distance" => count("byte apart", "bytes apart"),
         "pause_us" => number.map_or_else(

@@ -104,12 +104,15 @@ fn spin_or_sleep(results: &Results) -> VerdictAnswer {
     });
     let (spin, sleep) = match of_one_kind {
         Some((spin, sleep)) => (Some(spin), Some(sleep)),
-        None => (trips.named("flag"), SleepingMechanisms::of(&trips, results).map(|all| all.best)),
+        None => (
+            trips.named("flag-one-line"),
+            SleepingMechanisms::of(&trips, results).map(|all| all.best),
+        ),
     };
     let (spin, sleep) = match (spin, sleep) {
         (Some(spin), Some(sleep)) => (spin, sleep),
         (None, Some(sleep)) => {
-            return decision.resting_on([sleep]).without(results, "round-trip", "flag");
+            return decision.resting_on([sleep]).without(results, "round-trip", "flag-one-line");
         }
         (Some(spin), None) => {
             return decision.resting_on([spin]).without(results, "round-trip", "futex");

@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(effect("futex"), Some(KillEffect::Hangs));
         assert_eq!(effect("pipe"), Some(KillEffect::MessagesLost));
         assert_eq!(effect("mailbox-sleep"), Some(KillEffect::Survives));
-        assert_eq!(effect("flag"), Some(KillEffect::NotKilled));
+        assert_eq!(effect("flag-one-line"), Some(KillEffect::NotKilled));
         let params = &rungs[1].cell.params;
         assert!(rungs[1..].iter().all(|rung| rung.cell.params == *params));
     }

@@ -61,7 +61,9 @@ impl<'a> SleepingMechanisms<'a> {
                 .words(" one way for any of ");
             sentence.names(all.iter().map(|cell| cell.variant.as_str()))
         };
-        let floor = trips.named("flag").and_then(|flag| CellQuotient::of(self.best, flag, results));
+        let floor = trips
+            .named("flag-one-line")
+            .and_then(|flag| CellQuotient::of(self.best, flag, results));
         if let Some(floor) = floor {
             sentence = if self.level.is_empty() {
                 sentence.words(", ")

@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(answer(&results, "pipe"), "notified, messages lost");
         assert_eq!(answer(&results, "mailbox-sleep"), "yes");
         assert_eq!(answer(&results, "spinlock-tas"), "no");
-        assert_eq!(answer(&results, "flag"), "not measured");
+        assert_eq!(answer(&results, "flag-one-line"), "not measured");
     }
 
     #[test]
@@ -180,7 +180,9 @@ mod tests {
             let all = mechanisms(results);
             all.iter().find(|row| row.name == name).unwrap().fate.words().1
         };
-        assert!(because(&results, "flag").ends_with("spins on, as in spinlock-tas-process"));
+        assert!(
+            because(&results, "flag-one-line").ends_with("spins on, as in spinlock-tas-process")
+        );
         assert!(because(&results, "container-netns").ends_with("that of tcp-loopback"));
         results.cells.retain(|cell| cell.experiment != "survival" || cell.variant == "pipe");
         assert_eq!(because(&results, "container-netns"), "");
