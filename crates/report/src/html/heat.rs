@@ -191,7 +191,7 @@ mod tests {
         let cells = [cell("0-1", 10.0), cell("0-2", 100.0), cell("1-2", 1e3)];
         let cells: Vec<&Cell> = cells.iter().collect();
         let page = PairMap::of_cells("Latency", &cells).expect("pairs").table().into_string();
-        for shown in ["h0\"", "h3\"", "h6\"", "10.0 ns<br>", "100 ns<br>", "1.00 µs<br>"] {
+        for shown in ["h0\"", "h3\"", "h6\"", "10.0 ns<br>", "100.0 ns<br>", "1.000 µs<br>"] {
             assert_eq!(page.matches(shown).count(), 1, "{shown} in {page}");
         }
         assert!(PairMap::of_cells("Latency", &[&model]).is_none());
