@@ -79,10 +79,7 @@ impl Experiment for CoreToCore {
         let placement = placement_of(&task.params)?;
         let rounds = injected_delay::brief(self.operations(&task.variant, task.size));
         let warm_up = task.size.warm_up(rounds);
-        let mut observed =
-            round_trip::measure(&task.variant, rounds, warm_up, placement, StampMode::Batched)?;
-        observed.series.retain(|series| series.metric == "one_way");
-        Ok(observed)
+        round_trip::measure(&task.variant, rounds, warm_up, placement, StampMode::BatchesOnly)
     }
 
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {

@@ -51,6 +51,8 @@ pub(crate) enum StampMode {
     /// Before each hundredth round, plus a tenth as many singly stamped rounds. Only spinning
     /// variants have rounds short enough to need this; all other variants stamp every round.
     Batched,
+    /// Before each hundredth round only.
+    BatchesOnly,
 }
 
 /// The plan of a measurement.
@@ -79,7 +81,7 @@ impl RoundPlan<'_> {
     fn batch(&self) -> usize {
         match self.stamps {
             StampMode::EveryRound => 1,
-            StampMode::Batched => SPINNING_BATCH,
+            StampMode::Batched | StampMode::BatchesOnly => SPINNING_BATCH,
         }
     }
 
@@ -89,7 +91,7 @@ impl RoundPlan<'_> {
 
     fn singles(&self) -> usize {
         match self.stamps {
-            StampMode::EveryRound => 0,
+            StampMode::EveryRound | StampMode::BatchesOnly => 0,
             StampMode::Batched => self.rounds.div_ceil(SINGLES),
         }
     }

@@ -104,15 +104,15 @@ impl Shades {
 }
 
 /// A figure of each pair of processors, as a table of processors by processors.
-pub(super) struct PairMap<'a> {
-    title: &'a str,
+pub(super) struct PairMap {
+    title: String,
     /// The figure of each pair, as a number and with its interval as text.
     figures: BTreeMap<(usize, usize), (f64, FormattedFigure)>,
 }
 
-impl<'a> PairMap<'a> {
+impl PairMap {
     /// Returns the map of one metric of one variant; `None` if its cells are not pairs.
-    pub(super) fn of_cells(title: &'a str, cells: &[&Cell]) -> Option<Self> {
+    pub(super) fn of_cells(title: String, cells: &[&Cell]) -> Option<Self> {
         let figure = |cell: &&Cell| {
             let shown = FormattedFigure::of_cell(cell)?;
             Some((core_pairs::pair(&cell.params)?, (cell.estimate?, shown)))
@@ -121,7 +121,7 @@ impl<'a> PairMap<'a> {
     }
 
     /// Returns the map of one ratio; `None` if its parameters are not pairs.
-    pub(super) fn of_ratios(title: &'a str, ratios: &[&Ratio]) -> Option<Self> {
+    pub(super) fn of_ratios(title: String, ratios: &[&Ratio]) -> Option<Self> {
         let figure = |ratio: &&Ratio| {
             let shown = format::times(ratio.estimate, ratio.low, ratio.high);
             Some((core_pairs::pair(&ratio.params)?, (ratio.estimate, shown)))
@@ -133,12 +133,13 @@ impl<'a> PairMap<'a> {
         Some(self).filter(|map| !map.figures.is_empty())
     }
 
-    /// Returns the table: each pair once, below the diagonal. The interval is below the figure on a
-    /// machine with few processors, otherwise in the title that a pointer shows.
+    /// Returns the table: each pair once, the higher number in the row. The interval is below the
+    /// figure on a machine with few processors, otherwise in the title that a pointer shows.
     pub(super) fn table(&self) -> Markup {
-        let processors: BTreeSet<usize> = self.figures.keys().flat_map(|p| [p.0, p.1]).collect();
+        let columns: BTreeSet<usize> = self.figures.keys().map(|pair| pair.0).collect();
+        let rows: BTreeSet<usize> = self.figures.keys().map(|pair| pair.1).collect();
         let shades = Shades::of(self.figures.values().map(|(figure, _)| *figure));
-        let few = processors.len() <= MOST_WITH_INTERVALS;
+        let few = columns.len() < MOST_WITH_INTERVALS;
         html! {
             div.scroll role="region" tabindex="0" aria-label={ "Heat map: " (self.title) } {
                 table.heat {
@@ -147,13 +148,13 @@ impl<'a> PairMap<'a> {
                     }
                     thead { tr {
                         th scope="col" { "processor" }
-                        @for other in &processors { th.figure scope="col" { (other) } }
+                        @for other in &columns { th.figure scope="col" { (other) } }
                     } }
                     tbody {
-                        @for one in &processors {
+                        @for one in &rows {
                             tr {
                                 th scope="row" { (one) }
-                                @for other in &processors {
+                                @for other in &columns {
                                     @match self.figures.get(&(*other, *one)) {
                                         Some((figure, shown)) => td.figure.{ "h" (shades.shade(*figure)) }
                                             title=(shown.interval)
@@ -190,11 +191,12 @@ mod tests {
         };
         let cells = [cell("0-1", 10.0), cell("0-2", 100.0), cell("1-2", 1e3)];
         let cells: Vec<&Cell> = cells.iter().collect();
-        let page = PairMap::of_cells("Latency", &cells).expect("pairs").table().into_string();
+        let page =
+            PairMap::of_cells("Latency".into(), &cells).expect("pairs").table().into_string();
         for shown in ["h0\"", "h3\"", "h6\"", "10.0 ns<br>", "100.0 ns<br>", "1.000 µs<br>"] {
             assert_eq!(page.matches(shown).count(), 1, "{shown} in {page}");
         }
-        assert!(PairMap::of_cells("Latency", &[&model]).is_none());
+        assert!(PairMap::of_cells("Latency".into(), &[&model]).is_none());
     }
 
     #[test]

@@ -101,6 +101,7 @@ fn of_metric(
     };
     let aside: Vec<&Cell> = cells.iter().copied().filter(|cell| !on_curve(cell)).collect();
     let bars = chart::chart(title, unit, &by_params(&aside));
+    let maps = pair_maps(title, cells);
     html! {
         h3 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
         @if let Some(both) = &both { (plot::plot(title, both, drawn)) }
@@ -109,13 +110,16 @@ fn of_metric(
             (plot::hint())
         }
         (heat::heat_map(title, cells))
-        (pair_maps(title, cells))
-        @if aside.len() <= MAX_UNFOLDED {
-            (bars)
-        } @else {
-            details.bars { summary { "Row by row: " (title) } (bars) }
+        @for map in &maps { (map.table()) }
+        // Charts of hundreds of pairs of processors would show nothing that the maps do not.
+        @if maps.is_empty() || cells.len() <= MAX_UNFOLDED {
+            @if aside.len() <= MAX_UNFOLDED {
+                (bars)
+            } @else {
+                details.bars { summary { "Row by row: " (title) } (bars) }
+            }
+            (cdf::distributions(title, &groups))
         }
-        (cdf::distributions(title, &groups))
         details.figures {
             summary { "All figures: " (title) }
             (table(results, title, &groups, footnotes))
@@ -452,21 +456,19 @@ fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Mark
 
 /// Returns the paired ratios of an experiment, with their intervals.
 /// Returns a map for each variant whose cells are pairs of processors.
-fn pair_maps(title: &str, cells: &[&Cell]) -> Markup {
+fn pair_maps(title: &str, cells: &[&Cell]) -> Vec<PairMap> {
     let mut variants: Vec<&str> = Vec::new();
     for cell in cells {
         if !variants.contains(&cell.variant.as_str()) {
             variants.push(&cell.variant);
         }
     }
-    html! {
-        @for variant in variants {
-            @let of_one: Vec<&Cell> =
-                cells.iter().copied().filter(|cell| cell.variant == variant).collect();
-            @let title = format!("{title} of {variant}");
-            @if let Some(map) = PairMap::of_cells(&title, &of_one) { (map.table()) }
-        }
-    }
+    let map = |variant: &str| {
+        let of_one: Vec<&Cell> =
+            cells.iter().copied().filter(|cell| cell.variant == variant).collect();
+        PairMap::of_cells(format!("{title} of {variant}"), &of_one)
+    };
+    variants.into_iter().filter_map(map).collect()
 }
 
 fn ratios(results: &Results, name: &str) -> Markup {
@@ -476,7 +478,7 @@ fn ratios(results: &Results, name: &str) -> Markup {
         @for name in names {
             @let of_one: Vec<&Ratio> =
                 ratios.iter().copied().filter(|ratio| ratio.name == name).collect();
-            @if let Some(map) = PairMap::of_ratios(name, &of_one) { (map.table()) }
+            @if let Some(map) = PairMap::of_ratios(name.to_owned(), &of_one) { (map.table()) }
         }
         @if !ratios.is_empty() {
             details.figures open[ratios.len() <= MAX_RATIOS] {
