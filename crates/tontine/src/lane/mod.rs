@@ -1,10 +1,10 @@
 //! One sender's lane to one receiver: records in a chain of chunks.
 //!
 //! [`LaneWriter`] appends records to chunks that it alone may write; [`LaneReader`] reads them in
-//! its read-only view of the same memory. [`record`] defines the header word. [`page`] defines the
-//! offsets in control pages and chunks. [`control`] defines the words that the receiver writes, and
-//! [`position`] defines the most important of these words. `docs/internals/layout.md` describes the
-//! whole layout.
+//! its read-only view of the same memory, and pauses when it has caught up ([`catch_up`]).
+//! [`record`] defines the header word. [`page`] defines the offsets in control pages and chunks.
+//! [`control`] defines the words that the receiver writes, and [`position`] defines the most
+//! important of these words. `docs/internals/layout.md` describes the whole layout.
 //!
 //! Tests: `models` checks every interleaving and every value that the memory model allows;
 //! `schedules` checks many random schedules of whole protocols, including deaths; `properties`
@@ -13,6 +13,7 @@
 //! This module does not block or wake threads, create or pass memory, or track processes.
 //! [`crate::mailbox`] does all of this.
 
+mod catch_up;
 #[cfg(not(loom))]
 pub(crate) mod control;
 #[cfg(not(loom))]

@@ -7,6 +7,7 @@
 //! [`super::writer`] is the other end of the lane. [`super::control`] passes the read position to
 //! it.
 
+use super::catch_up::CatchUp;
 use super::page::{RING_AT, ring};
 use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};
 use super::region::LaneMemory;
@@ -29,6 +30,7 @@ pub(crate) struct LaneReader<R> {
     lap: u64,
     /// The position after the last padding record.
     padded_to: u64,
+    catch_up: CatchUp,
 }
 
 /// Result of a check for the next record.
@@ -75,6 +77,7 @@ impl<R: LaneMemory> LaneReader<R> {
             ring_end: size,
             lap: position.wrapping_sub(at as u64),
             padded_to: u64::MAX,
+            catch_up: CatchUp::default(),
         })
     }
 
@@ -115,7 +118,7 @@ impl<R: LaneMemory> LaneReader<R> {
     }
 
     /// Does the work of `look`. If there is no record, checks up to `looks` more times, with a
-    /// pause before each check.
+    /// pause before each check, and longer pauses before the first one in a stream ([`CatchUp`]).
     ///
     /// # Errors
     /// Returns an error like `look`.
@@ -126,6 +129,8 @@ impl<R: LaneMemory> LaneReader<R> {
         let mut word = header.load(Ordering::Acquire);
         if word != NOTHING {
             self.expect_more();
+        } else if looks > 1 {
+            self.catch_up.pause(self.lap.wrapping_add(self.at as u64));
         }
         for _ in 0..looks {
             if word != NOTHING {
