@@ -25,8 +25,8 @@ impl Driver for FlagInTwoLines {
         "flag-two-lines",
         &[Listing::new(
             Asked::RoundTrip,
-            "a flag for each direction, in its own cache line: the floor if each process writes only \
-             its own memory",
+            "a flag for each direction, in its own cache line: the floor if each process writes \
+             only its own memory",
         )],
     );
 }

@@ -1,7 +1,7 @@
 //! Renders a run as text, CSV, Markdown and HTML, and states a verdict.
 //!
-//! Floors, from the bottom up: `ci_figure`, `core_pairs`, `text`; `tables`, `verdict`; `bencher`, `csv`,
-//! `github`, `markdown`; `html`; `write`.
+//! Floors, from the bottom up: `ci_figure`, `core_pairs`, `text`; `tables`, `verdict`; `bencher`,
+//! `csv`, `github`, `markdown`; `html`; `write`.
 //!
 //! [`write::write_all`] writes a run into a folder. [`csv`], [`markdown`], [`text`] and [`html`]
 //! each turn [`Results`](tontine_bench::schema::Results) into one output format and touch no file;

@@ -488,8 +488,8 @@ mod tests {
         let failed = lost(Status::Failed, &["placement", "pacing"]);
         assert_eq!(failed.regressions, 1);
         let text = markdown(&failed);
-        let row = "Measured in A, FAILED in B:\n  - round-trip/flag-one-line cross-core hot one_way: in B \
-                   failed: it broke";
+        let row = "Measured in A, FAILED in B:\n  - round-trip/flag-one-line cross-core hot \
+                   one_way: in B failed: it broke";
         let text = text.replace("- Measured", "Measured").replace('\\', "");
         assert!(text.contains(row) || text.contains("hot cross-core one_way"), "{text}");
         assert!(text.contains("In addition, 1 row that A measured failed in B."), "{text}");

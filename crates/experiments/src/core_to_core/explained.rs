@@ -11,7 +11,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          does not.",
         "This experiment measures every pair of processors: a flag that both ends write (one \
          line), a flag for each direction (two lines), and the mailbox. A mailbox cannot use one \
-         line, because each process may write only its own memory, so the second flag is its floor.",
+         line, because each process may write only its own memory, so the second flag is its \
+         floor.",
     ],
     steps: &[
         "For each pair of processors that this process may use: fork, and pin each end to its \

@@ -2,8 +2,8 @@
 //!
 //! [`RoundTrip`] is the experiment. The protocol is in `harness`; the mechanisms are those of
 //! `tontine_mechanisms`, and `opened` opens their ends. The other files contain mechanisms that no
-//! other experiment uses: the two flags, the mailbox that sleeps in two ways, a block that is handed
-//! over (`hand_over`), and [`container`]. The ends of [`container`] are not children of the
+//! other experiment uses: the two flags, the mailbox that sleeps in two ways, a block that is
+//! handed over (`hand_over`), and [`container`]. The ends of [`container`] are not children of the
 //! measuring process: they run inside namespaces and send their samples out.
 //!
 //! The experiment times one message at a time, without a pause. It does not measure throughput or,

@@ -66,8 +66,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ),
         (
             "mailbox-sleep",
-            "sendto of one byte to the doorbell; the end of the receiver's epoll_pwait; after every \
-             fourth wait one recvmmsg that empties the doorbell",
+            "sendto of one byte to the doorbell; the end of the receiver's epoll_pwait; after \
+             every fourth wait one recvmmsg that empties the doorbell",
         ),
         ("all, on one processor", "sched_yield by the sender as well"),
     ],

@@ -144,7 +144,8 @@ impl PairMap {
             div.scroll role="region" tabindex="0" aria-label={ "Heat map: " (self.title) } {
                 table.heat {
                     caption {
-                        (self.title) " between two processors; darker is more, on a logarithmic scale"
+                        (self.title) " between two processors; "
+                        "darker is more, on a logarithmic scale"
                     }
                     thead { tr {
                         th scope="col" { "processor" }
@@ -156,7 +157,8 @@ impl PairMap {
                                 th scope="row" { (one) }
                                 @for other in &columns {
                                     @match self.figures.get(&(*other, *one)) {
-                                        Some((figure, shown)) => td.figure.{ "h" (shades.shade(*figure)) }
+                                        Some((figure, shown)) => td.figure
+                                            .{ "h" (shades.shade(*figure)) }
                                             title=(shown.interval)
                                         {
                                             (shown.value)

@@ -35,8 +35,8 @@ impl MailboxSlot {
         }
     }
 
-    /// Returns the word that is not 0 while the receiver sleeps or is about to sleep. A forked child
-    /// must not access it, since the page is not mapped there.
+    /// Returns the word that is not 0 while the receiver sleeps or is about to sleep. A forked
+    /// child must not access it, since the page is not mapped there.
     #[inline]
     pub(crate) fn sleeping(&self) -> &AtomicU64 {
         &self.life.page.layout().desks[self.index as usize].sleeping

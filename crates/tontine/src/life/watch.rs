@@ -108,8 +108,9 @@ impl Watch {
         word::is_held(unsafe { self.word.as_ref() })
     }
 
-    /// Returns the word that is not 0 while the receiver of the mailbox slot with this index sleeps,
-    /// or `None` if the page has no such slot. The index is an untrusted value from the peer.
+    /// Returns the word that is not 0 while the receiver of the mailbox slot with this index
+    /// sleeps, or `None` if the page has no such slot. The index is an untrusted value from the
+    /// peer.
     #[inline]
     pub(crate) fn sleeping(&self, desk: u32) -> Option<&AtomicU64> {
         (desk < DESKS).then(|| &self.layout().desks[desk as usize].sleeping)

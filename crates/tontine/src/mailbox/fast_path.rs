@@ -95,7 +95,7 @@ mod tests {
     /// Regression: a check of all lanes passed the turn on, and the next call acknowledged the
     /// message that it had returned in the lane of another sender.
     #[test]
-    fn message_is_acknowledged_in_its_own_lane_after_check_of_all_lanes() {
+    fn message_is_acknowledged_in_its_lane_after_check_of_all() {
         let mut mailbox = Mailbox::unbound().expect("a mailbox");
         let mut senders = [1_usize, 100, 1000].map(|length| {
             let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);

@@ -85,7 +85,7 @@ pub(super) struct InboundLane {
     pub(super) cap: u64,
     pub(super) socket: PeerSocket,
     pub(super) doorbell: PeerSocket,
-    /// The mailbox's `wait_number` when the doorbell was last drained.
+    /// [`super::listener::Listener::wait_number`] when the doorbell was last drained.
     pub(super) drained_at: u64,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,

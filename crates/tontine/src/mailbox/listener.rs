@@ -157,6 +157,7 @@ pub(super) struct Listener {
     _lock: Option<PathLock>,
     connections: Vec<PendingConnection>,
     next_number: u32,
+    wait_number: u64,
     guard: Guard,
 }
 
@@ -182,6 +183,7 @@ impl Listener {
             _lock: None,
             connections: Vec::new(),
             next_number: 0,
+            wait_number: 1,
             guard: Guard::here()?,
         };
         door.watch(door.timer.as_fd(), EventSource::Timer)?;
@@ -286,20 +288,29 @@ impl Listener {
         let _ = epoll::delete(&self.set, descriptor);
     }
 
+    /// Returns the number, not 0, of the current or next wait for events. A sender rings at most
+    /// once per wait.
+    pub(super) fn wait_number(&self) -> u64 {
+        self.wait_number
+    }
+
     /// Waits for events, for at most `timeout` if given, and returns them. A signal ends the wait,
     /// like an event.
     ///
     /// # Errors
     /// - [`Error::Interrupted`] if a signal handler ran during the wait.
     /// - [`Error::System`] if `epoll_wait` fails.
-    pub(super) fn events(&self, timeout: Option<Duration>) -> Result<Vec<EventSource>> {
+    pub(super) fn events(&mut self, timeout: Option<Duration>) -> Result<Vec<EventSource>> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().min(i64::MAX as u64).cast_signed(),
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let buffer = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.set, buffer, timeout.as_ref()) {
+        let waited = epoll::wait(&self.set, buffer, timeout.as_ref());
+        // The set reports each ring once. A sender may ring once more as of now.
+        self.wait_number += 1;
+        match waited {
             Ok(_) => Ok(events.iter().map(|event| EventSource::of(event.data.u64())).collect()),
             Err(Errno::INTR) => Err(Error::Interrupted),
             Err(errno) => Err(Error::system("epoll_wait", errno)),

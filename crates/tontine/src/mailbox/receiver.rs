@@ -54,8 +54,6 @@ pub struct Mailbox {
     pub(super) copy_idle_since: Option<Instant>,
     /// Passes and turns since the last service of the connections.
     pub(super) since_service: u32,
-    /// The number of the current or next wait, by which a sender rings at most once per wait.
-    pub(super) wait_number: u64,
     pub(super) armed: bool,
     pub(super) door: Listener,
     pub(super) desk: MailboxSlot,
@@ -150,7 +148,6 @@ impl Mailbox {
             copied: Vec::new(),
             copy_idle_since: None,
             since_service: 0,
-            wait_number: 1,
             armed: false,
             door,
             desk,
@@ -422,9 +419,6 @@ impl Mailbox {
     /// - [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     #[inline]
     pub unsafe fn try_recv_in_place(&mut self) -> Result<InPlace<'_>> {
-        if self.is_vain() {
-            return Err(Error::WouldBlock);
-        }
         let taken = match self.take_fast(0) {
             Some(taken) => taken,
             None => self.next_or_service()?.ok_or(Error::WouldBlock)?,

@@ -69,10 +69,7 @@ impl Mailbox {
     /// Processes connections, hang-ups and ends; waits up to `timeout` for them.
     pub(super) fn service(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.since_service = 0;
-        let events = self.door.events(timeout);
-        // The set reports each ring once. A sender may ring once more as of now.
-        self.wait_number += 1;
-        let events = events?;
+        let events = self.door.events(timeout)?;
         let mut again = false;
         for about in events {
             match about {
@@ -145,7 +142,7 @@ impl Mailbox {
     /// Marks the lane of a ring as busy. Drains its doorbell only after several waits, because the
     /// set reports each ring as an event of its own, and an honest sender rings once per wait.
     fn hear_ring(&mut self, slot: u32, generation: u32) {
-        let wait = self.wait_number;
+        let wait = self.door.wait_number();
         let Some(lane) = self.of_lane(slot, generation) else { return };
         if wait - lane.drained_at <= UNDRAINED_WAITS {
             return;

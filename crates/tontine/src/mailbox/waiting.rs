@@ -126,7 +126,7 @@ impl Mailbox {
     }
 
     /// Returns `true` if the mailbox has no message, and no other work is due. This is the first
-    /// check of a call that does not wait, because a program that polls makes it most often.
+    /// check of `try_recv`, because a program that polls finds nothing most often.
     #[inline(always)]
     pub(super) fn is_vain(&mut self) -> bool {
         self.taken.is_none()
@@ -145,7 +145,7 @@ impl Mailbox {
         self.check()?;
         self.disarm();
         self.acknowledge_own();
-        self.service_if_due()
+        if self.is_vain() { Ok(None) } else { self.service_if_due() }
     }
 
     #[inline(never)]
@@ -258,7 +258,7 @@ impl Mailbox {
     /// sender's message. Returns `false` if the kernel no longer allows the barrier that ensures
     /// this.
     fn announce_sleep(&self) -> bool {
-        self.desk.sleeping().store(self.wait_number, Ordering::Relaxed);
+        self.desk.sleeping().store(self.door.wait_number(), Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
         // `Sender`. In symmetric mode, both sides execute a full fence between their store and
         // their load, so at least one load sees the other side's store. In asymmetric mode, `heavy`

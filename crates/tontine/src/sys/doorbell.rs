@@ -58,8 +58,8 @@ pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     Ok((PeerSocket::new(listen_end)?, ring_end))
 }
 
-/// Rings the doorbell. Returns `false` if the queue is full, or memory is short, or the other end is
-/// closed and needs no ring.
+/// Rings the doorbell. Returns `false` if the queue is full, if memory is short, or if the other
+/// end is closed and needs no ring.
 pub(crate) fn ring(ring_end: impl AsFd) -> bool {
     rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
 }
