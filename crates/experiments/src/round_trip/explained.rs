@@ -42,12 +42,13 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             intervals treat consecutive rounds as independent and are therefore far too narrow.",
     reading: "Compare with `flag-one-line`, the floor of this hardware: one word, both ends \
               spinning. No mechanism between two processors can be faster. If each end may write \
-              only its own memory, as in the mailbox, the floor is `flag-two-lines`. Compare \
-              only rows of the same placement. Two sleeping ends on one processor can be faster \
-              than on two, because no other processor must be woken. A wake-up after a pause costs \
-              much more than these hot ones. The difference between `hand-over` and `mailbox-spin` is the cost of a \
-              message that is a block of any size; the cost of a copy would grow with the bytes. \
-              In virtual machines every wake-up of an idle processor costs more.",
+              only its own memory, as in the mailbox, the floor is `flag-two-lines`. Compare only \
+              rows of the same placement. Two sleeping ends on one processor can be faster than \
+              on two, because no other processor must be woken. A wake-up after a pause costs \
+              much more than these hot ones. The difference between `hand-over` and \
+              `mailbox-spin` is the cost of a message that is a block of any size; the cost of a \
+              copy would grow with the bytes. In virtual machines every wake-up of an idle \
+              processor costs more.",
     calls: &[
         (
             "flag-one-line, flag-two-lines, spinlock-tas, spinlock-ttas, spinlock-tas-process, \
