@@ -110,7 +110,7 @@ fn placement_of(params: &Params) -> Result<Placement> {
     match [here, there].iter().find(|cpu| !allowed.contains(cpu)) {
         None => Ok(Placement { name: PAIR, here, there }),
         Some(cpu) => Err(MeasureError::skip(format!(
-            "needs the processors {here} and {there}; this process may not use {cpu}"
+            "needs the two processors {here} and {there}; this process may not use {cpu}"
         ))),
     }
 }
@@ -149,7 +149,7 @@ mod tests {
                             return Err(format!("{variant}: {names:?}"));
                         }
                     }
-                    Err(MeasureError::Skipped(why)) if why.contains("processors") => {}
+                    Err(MeasureError::Skipped(why)) if why.contains("two processors") => {}
                     Err(error) => return Err(format!("{variant}: {error}")),
                 }
             }
