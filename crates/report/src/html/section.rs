@@ -454,7 +454,6 @@ fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Mark
     }
 }
 
-/// Returns the paired ratios of an experiment, with their intervals.
 /// Returns a map for each variant whose cells are pairs of processors.
 fn pair_maps(title: &str, cells: &[&Cell]) -> Vec<PairMap> {
     let mut variants: Vec<&str> = Vec::new();
@@ -471,6 +470,7 @@ fn pair_maps(title: &str, cells: &[&Cell]) -> Vec<PairMap> {
     variants.into_iter().filter_map(map).collect()
 }
 
+/// Returns the paired ratios of an experiment, with their intervals.
 fn ratios(results: &Results, name: &str) -> Markup {
     let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
     let names: BTreeSet<&str> = ratios.iter().map(|ratio| ratio.name.as_str()).collect();

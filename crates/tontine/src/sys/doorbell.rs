@@ -76,13 +76,15 @@ pub(crate) fn drain(listen_end: impl AsFd) -> BellState {
     message.msg_hdr.msg_iov = &raw mut place;
     message.msg_hdr.msg_iovlen = 1;
     let mut messages = [message; MOST_RINGS];
-    // SAFETY: all messages refer to one byte, which only the kernel writes during the call.
+    // SAFETY: all messages refer to one byte, which outlives the call, and which only the kernel
+    // accesses during the call. Without a timeout, the last pointer is null.
     unsafe {
         libc::recvmmsg(
             listen_end.as_fd().as_raw_fd(),
             messages.as_mut_ptr(),
             MOST_RINGS as libc::c_uint,
-            libc::MSG_DONTWAIT,
+            // The C libraries differ in the type of the flags.
+            libc::MSG_DONTWAIT as _,
             std::ptr::null_mut(),
         )
     };
