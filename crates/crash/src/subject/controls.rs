@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "a ring in shared memory")]
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
 use tontine_mechanisms::region::SharedRegion;
@@ -22,10 +22,15 @@ use crate::run_dir::RunDir;
 /// Time between two checks of a held lock or an empty ring.
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// Time for which the receiver of `control-torn` lets a sender finish a message: long for a live
+/// sender, even if it is preempted, and short enough for the explorer's patience.
+const FINISHED_AFTER: Duration = Duration::from_millis(300);
+
 /// `control-lock`: a process that dies while it holds the lock never releases it.
 pub(super) struct LockWord;
 
-/// `control-torn`: the sender counts a message before it copies it; this fault needs no lock.
+/// `control-torn`: the sender counts a message before it copies it; this fault needs no lock. Only
+/// a dead sender's message is torn: the receiver lets a live one finish.
 pub(super) struct PublishedFirst;
 
 /// `control-lost`: a receiver first empties the ring, and so discards another receiver's unread
@@ -106,7 +111,7 @@ enum ControlFault {
     ClearsFirst,
 }
 
-/// A ring, and a word that is 1 while a process holds the ring.
+/// A ring, and a word that is 1 while a process holds the ring, or is sending to `control-torn`.
 type LockedRing = SharedRegion<RingMemory<AtomicU32>>;
 
 struct Faulty {
@@ -115,11 +120,15 @@ struct Faulty {
 }
 
 impl Faulty {
-    /// Runs `act` on the ring, under the lock if the fault concerns locking.
-    fn guarded<T>(&self, act: impl FnOnce(Ring<AtomicU32>) -> T) -> T {
+    fn word(&self) -> &AtomicU32 {
         // SAFETY: the region is mapped and valid if all bytes are zero; the word is only accessed
         // through its atomic.
-        let word = unsafe { &(*self.region.at()).guard };
+        unsafe { &(*self.region.at()).guard }
+    }
+
+    /// Runs `act` on the ring, under the lock if the fault concerns locking.
+    fn guarded<T>(&self, act: impl FnOnce(Ring<AtomicU32>) -> T) -> T {
+        let word = self.word();
         let locks = self.fault == ControlFault::KeepsTheLock;
         // SYNC control-lock: pairs with the store below.
         while locks && word.swap(1, Ordering::Acquire) != 0 {
@@ -149,15 +158,35 @@ impl Faulty {
         // this target.
         self.guarded(|ring| unsafe {
             if fault == ControlFault::CountsFirst {
+                self.word().store(1, Ordering::Relaxed);
+                // SYNC control-torn: pairs with the fence in `let_sender_finish`: a receiver that
+                // sees the count also sees the word, or the message and a zero.
+                fence(Ordering::SeqCst);
                 let count = &raw mut (*ring.memory()).written;
                 let written = count.read_volatile();
                 count.write_volatile(written.wrapping_add(1));
-                std::sync::atomic::compiler_fence(Ordering::SeqCst);
+                compiler_fence(Ordering::SeqCst);
                 ring.write(written, message);
+                // SYNC control-torn: pairs with the load in `let_sender_finish`.
+                self.word().store(0, Ordering::Release);
             } else {
                 ring.push(message);
             }
         });
+    }
+}
+
+impl Faulty {
+    /// Waits until the sender of `control-torn` has written the message that it has counted. A dead
+    /// one never does.
+    fn let_sender_finish(&self) {
+        // SYNC control-torn: pairs with the fence in `push`.
+        fence(Ordering::SeqCst);
+        let began = Instant::now();
+        // SYNC control-torn: pairs with the last store in `push`.
+        while self.word().load(Ordering::Acquire) != 0 && began.elapsed() < FINISHED_AFTER {
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -171,7 +200,14 @@ impl Endpoint for Faulty {
         let began = Instant::now();
         loop {
             // SAFETY: as in `push`.
-            let taken = self.guarded(|ring| unsafe { (!ring.is_empty()).then(|| ring.pop(into)) });
+            let taken = self.guarded(|ring| unsafe {
+                (!ring.is_empty()).then(|| {
+                    if self.fault == ControlFault::CountsFirst {
+                        self.let_sender_finish();
+                    }
+                    ring.pop(into);
+                })
+            });
             match wait {
                 _ if taken.is_some() => return Ok(Some(LENGTH)),
                 Wait::AtMost(wait) if began.elapsed() >= wait => return Ok(None),
