@@ -16,7 +16,7 @@ const PROMPT: &str = "tontine$ ";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of one poll of the terminal.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Maximum number of runs of `ps` until one shows the shell waiting.
+/// Maximum number of runs of `ps` until one shows the expected process.
 const MAX_PS_RUNS: usize = 20;
 
 fn tontine(arguments: &[&str]) -> Command {
@@ -78,6 +78,21 @@ impl User {
         }
     }
 
+    /// Enters `ps` until its table contains `process`, and returns that table.
+    ///
+    /// If `ps` runs on another processor, it may run before the shell that started it waits, or
+    /// before a process executes its program or receives a signal.
+    fn sees_in_ps(&mut self, process: &str) -> String {
+        for _ in 0..MAX_PS_RUNS {
+            self.enters("ps");
+            let table = self.sees(" ps\r\n");
+            if table.contains(process) {
+                return table;
+            }
+        }
+        panic!("expected {process:?} in one of {MAX_PS_RUNS} tables of `ps`, seen {}", self.seen);
+    }
+
     fn is_raw(&self) -> bool {
         !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON)
     }
@@ -116,14 +131,8 @@ fn session(arguments: &[&str]) {
     user.sees("^Z\r\n[1]+ Stopped");
     user.enters("jobs");
     user.sees("[1]+ Stopped");
-    // If `ps` runs on another processor, it may run before the shell that started it waits.
-    let waits = (0..MAX_PS_RUNS).any(|_| {
-        user.enters("ps");
-        let table = user.sees(" ps\r\n");
-        assert!(table.contains(" T catch"), "a stopped process in {table}");
-        table.contains(" S shell")
-    });
-    assert!(waits, "expected the shell to wait while `ps` runs");
+    let table = user.sees_in_ps(" S shell");
+    assert!(table.contains(" T catch"), "a stopped process in {table}");
     user.enters("bg");
     user.enters("kill %1; wait %1; echo status $?");
     user.sees("status 143\r\n");
@@ -161,8 +170,9 @@ fn sleeping_job_is_stopped_listed_and_killed() {
     user.enters("sleep 100 &");
     user.enters("jobs");
     user.sees("sleep 100");
-    user.enters("kill -STOP %1; jobs; ps");
-    user.sees(" T sleep\r\n");
+    user.sees_in_ps(" S sleep");
+    user.enters("kill -STOP %1");
+    user.sees_in_ps(" T sleep");
     user.enters("bg; kill %1; wait %1; echo status $?");
     user.sees("status 143\r\n");
     user.sees(PROMPT);
