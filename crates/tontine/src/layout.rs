@@ -75,6 +75,7 @@ fn chunk_matches_layout_page() {
         ("base", (page::BASE_AT, "u64")),
         ("waiting", (page::WAITING_AT, "u32")),
         ("handover", (page::HANDOVER_AT, "u32")),
+        ("closed", (page::CLOSED_AT, "u32")),
         ("ring", (page::RING_AT, "")),
     ];
     assert_eq!(offsets("### Chunk"), expected.into());

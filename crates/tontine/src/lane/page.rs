@@ -41,6 +41,8 @@ pub(crate) const BASE_AT: usize = 24;
 pub(crate) const WAITING_AT: usize = 64;
 /// `handover: u32`: the number of the valid `HELLO`.
 pub(crate) const HANDOVER_AT: usize = 68;
+/// `closed: u32` of a chunk: 1 once the sender was closed.
+pub(crate) const CLOSED_AT: usize = 72;
 /// Offset of the first record of a chunk.
 pub(crate) const RING_AT: usize = 128;
 

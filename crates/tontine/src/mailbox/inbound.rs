@@ -15,7 +15,7 @@ use super::{Message, SenderId, wire};
 use crate::error::Peer;
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
-use crate::lane::page::{MAX_LOG2, MIN_LOG2, WAITING_AT};
+use crate::lane::page::{CLOSED_AT, MAX_LOG2, MIN_LOG2, WAITING_AT};
 use crate::lane::reader::ProtocolError;
 use crate::lane::region::LaneMemory;
 use crate::lane::{LaneReader, Peeked};
@@ -245,6 +245,15 @@ impl InboundLane {
             // is empty, the next check announces the position to the sender.
             Peeked::Nothing | Peeked::Next(_) => Ok(LaneScan::Again),
         }
+    }
+
+    /// Returns `true` if the sender's process died before it closed the sender. Called once the lane
+    /// has ended.
+    pub(super) fn died(&self) -> bool {
+        // The sender stores `closed` before it closes its socket, and the kernel marks the liveness
+        // word of a process before it closes the descriptors.
+        let closed = half_of_peer(self.reader.region(), CLOSED_AT).load(Ordering::Acquire);
+        closed == 0 && !self.watch.is_alive()
     }
 
     /// Copies the message that was just found.

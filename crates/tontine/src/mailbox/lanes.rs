@@ -8,7 +8,7 @@
 use super::SenderId;
 use super::inbound::{InboundLane, LaneScan};
 use super::poll_interval::PollInterval;
-use crate::error::Error;
+use crate::error::{Error, Peer};
 
 /// Maximum number of idle lanes checked per pass.
 const IDLE_A_PASS: usize = 2;
@@ -21,6 +21,9 @@ const LOOKS_AT_ONE: u32 = 64;
 
 /// Maximum number of errors kept until [`super::Mailbox::take_errors`] is called.
 const MOST_FAULTS: usize = 64;
+
+/// Maximum number of deaths kept until [`super::Mailbox::take_deaths`] is called.
+const MAX_DEATHS: usize = 1024;
 
 /// All lanes of a mailbox.
 #[derive(Default)]
@@ -50,6 +53,7 @@ pub(super) struct Lanes {
     /// Number of lanes removed so far.
     pub(super) departures: u64,
     faults: Vec<Error>,
+    deaths: Vec<(SenderId, Peer)>,
 }
 
 #[derive(Default)]
@@ -125,6 +129,24 @@ impl Lanes {
             self.faults.remove(0);
         }
         self.faults.push(error);
+    }
+
+    /// Removes and returns the senders whose lanes ended by a death, oldest first.
+    pub(super) fn take_deaths(&mut self) -> Vec<(SenderId, Peer)> {
+        std::mem::take(&mut self.deaths)
+    }
+
+    /// Keeps a death for [`Lanes::take_deaths`].
+    fn note_death(&mut self, slot: u32) {
+        if let Some(lane) = self.at(slot)
+            && lane.died()
+        {
+            let death = (lane.id, lane.peer);
+            if self.deaths.len() == MAX_DEATHS {
+                self.deaths.remove(0);
+            }
+            self.deaths.push(death);
+        }
     }
 
     /// Acknowledges the `taken` message, and returns the next one of the same lane, whose turn it
@@ -277,6 +299,7 @@ impl Lanes {
             }
             // An ended sender writes nothing more, so no message follows the last one found.
             Ok(LaneScan::Nothing) if lane.ended && lane.is_empty() => {
+                self.note_death(slot);
                 self.remove(slot);
                 LaneScan::Nothing
             }

@@ -20,7 +20,7 @@ use super::succession::{self, Introduction, SuccessorSearch};
 use super::wire::{self, ControlMessage};
 use crate::error::{Error, Peer, Result};
 use crate::lane::mapped::half_of_own;
-use crate::lane::page::{MAX_LOG2, WAITING_AT, longest_message};
+use crate::lane::page::{MAX_LOG2, longest_message};
 use crate::lane::writer::RecordSlot;
 use crate::lane::{FreeSpace, LaneWriter};
 use crate::life::Life;
@@ -476,10 +476,10 @@ impl OutboundLane {
 
 /// Waiting.
 impl OutboundLane {
-    /// Stores, in every chunk that the receiver may be reading, whether this sender waits.
-    pub(super) fn say_waiting(&self, waits: bool) {
+    /// Stores the word `waiting` or `closed` in every chunk that the receiver may be reading.
+    pub(super) fn store_in_chunks(&self, at: usize, value: bool) {
         for link in self.writer.chain() {
-            half_of_own(&link.region, WAITING_AT).store(u32::from(waits), Ordering::Relaxed);
+            half_of_own(&link.region, at).store(u32::from(value), Ordering::Release);
         }
     }
 

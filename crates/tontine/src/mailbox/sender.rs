@@ -15,6 +15,7 @@ use super::options::Options;
 use super::outbound::OutboundLane;
 use super::wait_limit::{SenderWait, WaitLimit};
 use crate::error::{Error, Peer, Result};
+use crate::lane::page::CLOSED_AT;
 use crate::sys::socket::{self, PeerSocket};
 
 /// The sending end of one lane to a [`Mailbox`](super::Mailbox).
@@ -559,6 +560,16 @@ impl Sender {
             (Error::TimedOut, WaitLimit::None) => Error::WouldBlock,
             (error, _) => error,
         })
+    }
+}
+
+/// The receiver still reads what was sent, and does not report a death
+/// ([`Mailbox::take_deaths`](super::Mailbox::take_deaths)).
+impl Drop for Sender {
+    fn drop(&mut self) {
+        if self.lane.check().is_ok() {
+            self.lane.store_in_chunks(CLOSED_AT, true);
+        }
     }
 }
 

@@ -5,10 +5,11 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use super::SenderId;
 use super::inbound::InboundLane;
 use super::listener::{EventSource, GENERATION_MASK, same_generation};
 use super::receiver::Mailbox;
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
 use crate::lane::page::MIN_LOG2;
 use crate::sys::doorbell;
 
@@ -20,6 +21,28 @@ const UNDRAINED_WAITS: u64 = 4;
 const LONGEST_KEPT: usize = 64 << 10;
 
 impl Mailbox {
+    /// Removes and returns the senders, since the last call, whose processes died, oldest first: at
+    /// most the newest 1,024.
+    ///
+    /// A death is reported once everything that the sender sent is read, and wakes a caller that
+    /// waits on the descriptor. A process dies if it ends without dropping its [`Sender`], or
+    /// executes another program; a sender that was dropped is not reported.
+    ///
+    /// # Examples
+    /// ```
+    /// # let mut mailbox = tontine::mailbox::Mailbox::unbound()?;
+    /// for (sender, peer) in mailbox.take_deaths() {
+    ///     eprintln!("lane {sender}: {peer} died");
+    /// }
+    /// # Ok::<(), tontine::Error>(())
+    /// ```
+    ///
+    /// [`Sender`]: super::Sender
+    #[must_use = "deaths that were taken are not returned again"]
+    pub fn take_deaths(&mut self) -> Vec<(SenderId, Peer)> {
+        self.lanes.take_deaths()
+    }
+
     /// Returns the time until the next task that no descriptor reports.
     pub(super) fn nudge(&mut self) -> Option<Duration> {
         let expiry = self.door.next_expiry(self.options.handshake_timeout);

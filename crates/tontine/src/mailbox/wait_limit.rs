@@ -13,6 +13,7 @@ use super::growth::SpaceRequest;
 use super::options::{Options, WaitStrategy};
 use super::outbound::OutboundLane;
 use crate::error::{Error, Result};
+use crate::lane::page::WAITING_AT;
 
 /// Number of checks between two readings of the clock.
 const LOOKS: u32 = 64;
@@ -85,7 +86,7 @@ impl SenderWait {
     /// The errors of [`OutboundLane::ready`] and [`OutboundLane::find_room`].
     pub(super) fn arm(&mut self, lane: &mut OutboundLane, length: usize) -> Result<bool> {
         lane.check()?;
-        lane.say_waiting(true);
+        lane.store_in_chunks(WAITING_AT, true);
         self.armed = true;
         // If the kernel no longer allows the barrier, the report could be lost: the caller must
         // poll.
@@ -102,7 +103,7 @@ impl SenderWait {
     /// calls `disarm`, but has no chunk to write to.
     pub(super) fn disarm(&mut self, lane: &OutboundLane) {
         if self.armed && lane.check().is_ok() {
-            lane.say_waiting(false);
+            lane.store_in_chunks(WAITING_AT, false);
             self.armed = false;
         }
     }
@@ -176,7 +177,7 @@ fn sleep(
     patience: &WaitLimit,
     done: &mut impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
 ) -> Result<Slept> {
-    lane.say_waiting(true);
+    lane.store_in_chunks(WAITING_AT, true);
     let sure = lane.heavy_fence();
     let mut slept = done(lane, true);
     let mut interrupted = false;
@@ -186,7 +187,7 @@ fn sleep(
         interrupted = waited == Err(Error::Interrupted);
         slept = if interrupted { Ok(()) } else { waited }.and_then(|()| done(lane, true));
     }
-    lane.say_waiting(false);
+    lane.store_in_chunks(WAITING_AT, false);
     slept.map(|is_done| match (is_done, interrupted) {
         (true, _) => Slept::Done,
         (false, true) => Slept::Interrupted,

@@ -30,7 +30,8 @@ impl Mailbox {
     /// message last received.
     ///
     /// Returns `true` if there is nothing to receive: wait until the descriptor is readable.
-    /// Returns `false` if there may be a message: call [`Mailbox::try_recv`] until it returns
+    /// Returns `false` if there may be a message, or a sender was found to have ended
+    /// ([`Mailbox::take_deaths`]): call [`Mailbox::try_recv`] until it returns
     /// [`Error::WouldBlock`], then arm again. Also returns `false` while the system keeps the
     /// mailbox from reading a message or from being notified, for example because memory is short.
     ///
@@ -74,7 +75,8 @@ impl Mailbox {
             return Ok(false);
         }
         self.armed = true;
-        if self.look_everywhere() != LaneScan::Nothing {
+        let departures = self.departures();
+        if self.look_everywhere() != LaneScan::Nothing || self.departures() != departures {
             self.disarm();
             return Ok(false);
         }

@@ -8,6 +8,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+
 use crate::common::{AMPLE, connect, fork, kill, place, reap, signal, sleep_indefinitely, until};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
@@ -146,6 +148,64 @@ fn receiver_that_exits_is_dead() {
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"go"]);
 }
 
+#[test]
+fn killed_sender_is_reported_after_its_messages() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    // Long messages move the lane to other chunks than its first.
+    let child = fork(|| {
+        let mut sender = connect(&Options::new(), &place.path);
+        for length in [1, 10_000, 100_000] {
+            sender.send(&vec![7; length]).expect("sent");
+        }
+        std::fs::write(place.path.with_extension("sent"), b"").expect("written");
+        sleep_indefinitely();
+    });
+    assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 1);
+    until("all messages are sent", || place.path.with_extension("sent").exists());
+    kill(child);
+    for length in [10_000, 100_000] {
+        assert_eq!(mailbox.take_deaths(), []);
+        assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), length);
+    }
+    // The descriptor reports the end, also after several calls.
+    while mailbox.sender_count() != 0 {
+        if mailbox.arm().expect("armed") {
+            let mut ready = [PollFd::new(&mailbox, PollFlags::IN)];
+            assert_eq!(poll(&mut ready, Some(&AMPLE.try_into().expect("short"))), Ok(1));
+        }
+        let error = mailbox.recv_timeout(Duration::ZERO).expect_err("no message is left");
+        assert_eq!(error, Error::TimedOut);
+    }
+    let dead: Vec<_> = mailbox.take_deaths().iter().map(|(_, peer)| peer.pid).collect();
+    assert_eq!(dead, [Some(child.cast_unsigned())]);
+    assert_eq!(mailbox.take_deaths(), []);
+}
+
+#[test]
+fn sender_closed_before_exit_is_not_reported_as_dead() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let closed = fork(|| {
+        let mut sender = connect(&Options::new(), &place.path);
+        for length in [1, 10_000, 100_000] {
+            sender.send(&vec![7; length]).expect("sent");
+        }
+    });
+    for length in [1, 10_000, 100_000] {
+        assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), length);
+    }
+    // The process has ended before the receiver notices.
+    assert_eq!(reap(closed), 0);
+    until("the end is noticed", || {
+        assert!(mailbox.recv_timeout(Duration::from_millis(1)).is_err());
+        mailbox.sender_count() == 0
+    });
+    assert_eq!(mailbox.take_deaths(), []);
+}
+
 /// Ends this process with a core dump. The core is in `folder` if the system writes cores to the
 /// working directory. Removes the program's own handlers, which would return.
 fn dump_core(folder: &std::path::Path, signal: i32) {
@@ -189,6 +249,8 @@ fn sender_that_dumps_core_leaves_sent_messages() {
             mailbox.sender_count() == 0
         });
         assert_eq!(mailbox.take_errors(), []);
+        let dead: Vec<_> = mailbox.take_deaths().iter().map(|(_, peer)| peer.pid).collect();
+        assert_eq!(dead, [Some(child.cast_unsigned())]);
         let status = reap(child);
         assert_eq!(libc::WTERMSIG(status), signal);
         if !libc::WCOREDUMP(status) {
