@@ -1,0 +1,50 @@
+"""The exceptions of the package. Each is an ``OSError`` with ``errno``."""
+
+from __future__ import annotations
+
+
+class Error(OSError):
+    """Base class of the package's exceptions."""
+
+    #: The process that the exception names, if it is known.
+    pid: int | None = None
+
+
+class OwnerDied(Error):
+    """The process that owned the mailbox died; ``pid`` is its process id."""
+
+
+class SenderDied(Error):
+    """A sender's process died before it closed the sender; ``pid`` is its process id."""
+
+
+class Closed(Error, BrokenPipeError):
+    """The receiver closed the mailbox."""
+
+
+class WouldBlock(Error, BlockingIOError):
+    """There is no message, or no free space, now."""
+
+
+class TimedOut(Error, TimeoutError):
+    """There was no message, or no free space, in time."""
+
+
+class TooLarge(Error):
+    """The message is longer than the cap of either end allows."""
+
+
+class Forked(Error):
+    """The object belongs to the parent of this process: open another one here."""
+
+
+class AddressInUse(Error):
+    """A live process owns the address; ``pid`` is its process id, if it is known."""
+
+
+class NoMailbox(Error, ConnectionRefusedError):
+    """No process owns the address."""
+
+
+class Denied(Error, PermissionError):
+    """The other end's user is not allowed here, or this user is not allowed there."""

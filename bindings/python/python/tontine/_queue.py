@@ -1,0 +1,256 @@
+"""``Queue``: the interface of ``multiprocessing.Queue``, on a mailbox."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Sequence
+from queue import Empty, Full
+from typing import Any, Generic, TypeVar, cast
+from weakref import ref
+
+from ._errors import NoMailbox, TimedOut, WouldBlock
+from ._tontine import Mailbox, Sender
+
+__all__ = ["Empty", "Full", "Queue"]
+
+T = TypeVar("T")
+
+#: Default of ``max_bytes``. Memory is used only as far as it is needed.
+_MAX_BYTES = 1 << 30
+
+
+class Queue(Generic[T]):
+    """A queue with one consumer and any number of producers, in processes that may die.
+
+    The process that first calls ``get`` (or ``bind``) is the consumer; each process that calls
+    ``put`` (or ``connect``) is a producer. Pass the queue to other processes as you pass a
+    ``multiprocessing.Queue``: as an argument of ``multiprocessing.Process``, with any start method.
+
+    - If the consumer dies, ``put`` raises ``OwnerDied``, and ``take_unread`` returns what the
+      consumer had not processed. The next process that calls ``get`` becomes the consumer. (With an
+      "@" address, children that the dead consumer forked must have ended before.)
+    - If a producer dies, ``get`` returns everything that it had put, then raises ``SenderDied``
+      once. A ``multiprocessing.Process`` that an exception ends counts as dead.
+
+    Objects are pickled. Unpickling executes code, so only producers of the same user are accepted.
+    A queue with ``pickled=False`` carries ``bytes``, and may accept other users.
+
+    Args:
+        max_bytes: Maximum number of bytes of one producer's objects in the queue. A single object
+            may have a quarter of it.
+        address: The mailbox's address: a path, or "@" and a name. By default a new name, of which
+            nothing is left when all processes have ended.
+        pickled: If false, ``put`` accepts objects with a contiguous buffer, and ``get`` returns
+            ``bytes``.
+        allow_uids: Other users who may put ``bytes``. Requires ``pickled=False`` and an address
+            that they can reach.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int = _MAX_BYTES,
+        address: str | os.PathLike[str] | None = None,
+        pickled: bool = True,
+        allow_uids: Sequence[int] = (),
+    ) -> None:
+        if allow_uids and pickled:
+            raise ValueError(
+                "expected pickled=False for a queue that accepts other users: "
+                "unpickling executes code"
+            )
+        self._max_bytes = max_bytes
+        self._pickled = pickled
+        self._allow_uids = tuple(allow_uids)
+        self._address = f"@tontine-{os.urandom(8).hex()}" if address is None else os.fspath(address)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Makes this process neither consumer nor producer, without closing anything."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._mailbox: Mailbox | None = None
+        self._sender: Sender | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("_max_bytes", "_pickled", "_allow_uids", "_address")
+        return {name: self.__dict__[name] for name in names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    @property
+    def address(self) -> str:
+        """The address of the consumer's mailbox."""
+        return self._address
+
+    # The consumer.
+
+    def bind(self) -> Mailbox:
+        """Makes this process the consumer, and returns its mailbox.
+
+        Raises:
+            AddressInUse: Another live process is the consumer.
+        """
+        mailbox = self._mailbox
+        if mailbox is not None and self._pid == os.getpid():
+            return mailbox
+        if self._pid != os.getpid():
+            self._forget()
+        with self._lock:
+            if self._mailbox is None:
+                self._mailbox = Mailbox(
+                    self._address,
+                    cap=self._max_bytes,
+                    mode=0o666 if self._allow_uids else 0o600,
+                    allow_uids=self._allow_uids,
+                    report_deaths=True,
+                )
+            return self._mailbox
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Removes and returns an object.
+
+        Raises:
+            Empty: There is no object (in time).
+            SenderDied: A producer died, and everything that it had put was returned.
+            AddressInUse: Another live process is the consumer.
+        """
+        mailbox = self._mailbox
+        if mailbox is None or self._pid != os.getpid():
+            mailbox = self.bind()
+        try:
+            return self._load(mailbox.recv(timeout if block else 0.0))
+        except (TimedOut, WouldBlock):
+            raise Empty from None
+
+    def get_nowait(self) -> T:
+        """Removes and returns an object like ``get(block=False)``."""
+        return self.get(block=False)
+
+    def task_done(self) -> None:
+        """Tells the producer that the object last returned is processed.
+
+        The next ``get`` also does so. If the consumer dies before, ``take_unread`` returns the
+        object to its producer.
+        """
+        self.bind().ack()
+
+    # A producer.
+
+    def connect(self, timeout: float | None = None) -> Sender:
+        """Makes this process a producer, and returns its sender; waits until there is a consumer.
+
+        ``put`` does so, too. Call this first if the consumer should learn of a death before the
+        first ``put``.
+
+        Raises:
+            NoMailbox: There was no consumer in time.
+        """
+        sender = self._sender
+        if sender is not None and self._pid == os.getpid():
+            return sender
+        if self._pid != os.getpid():
+            self._forget()
+        sender = Sender(
+            self._address, timeout=timeout, cap=self._max_bytes, allow_uids=self._allow_uids
+        )
+        with self._lock:
+            if self._sender is not None:
+                # Another thread was faster.
+                sender.close()
+                return self._sender
+            self._sender = sender
+        from multiprocessing import util
+
+        # A process that ends as usual has not died.
+        util.Finalize(sender, _close, (ref(sender),), exitpriority=0)
+        return sender
+
+    def put(self, obj: T, block: bool = True, timeout: float | None = None) -> None:
+        """Puts an object into the queue; waits for a consumer, and for free space.
+
+        Raises:
+            Full: There is no consumer or no free space (in time).
+            OwnerDied: The consumer died. The object was not put.
+            Closed: The consumer closed the queue. The object was not put.
+            TooLarge: The pickled object has more bytes than a quarter of ``max_bytes``.
+        """
+        message = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL) if self._pickled else cast(bytes, obj)
+        if not block:
+            timeout = 0.0
+        try:
+            sender = self._sender
+            if sender is None or self._pid != os.getpid():
+                sender = self.connect(timeout)
+            sender.send(message, timeout)
+        except (TimedOut, NoMailbox) as error:
+            raise Full(str(error)) from None
+
+    def put_nowait(self, obj: T) -> None:
+        """Puts an object into the queue like ``put(obj, block=False)``."""
+        self.put(obj, block=False)
+
+    def take_unread(self) -> list[T]:
+        """Removes and returns what this process put and a dead consumer had not processed.
+
+        The consumer may have worked on the first of these objects when it died. The next ``put``
+        waits for a new consumer.
+
+        Raises:
+            WouldBlock: The consumer lives.
+        """
+        with self._lock:
+            if self._sender is None or self._pid != os.getpid():
+                return []
+            unread = self._sender.take_unread()
+            self._sender.close()
+            self._sender = None
+        return [self._load(message) for message in unread]
+
+    # Both.
+
+    def close(self) -> None:
+        """Ends the part of this process, as consumer and as producer.
+
+        Producers then raise ``Closed``. What this process put is still delivered.
+        """
+        if self._pid == os.getpid():
+            for end in (self._sender, self._mailbox):
+                if end is not None:
+                    end.close()
+        self._forget()
+
+    def join_thread(self) -> None:
+        """Returns at once: there is no feeder thread."""
+
+    def cancel_join_thread(self) -> None:
+        """Returns at once: there is no feeder thread."""
+
+    def __enter__(self) -> Queue[T]:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<tontine.Queue {self._address!r}>"
+
+    def _load(self, message: bytes) -> T:
+        return pickle.loads(message) if self._pickled else cast(T, message)
+
+
+def _close(sender: ref[Sender]) -> None:
+    """Closes a sender at the end of its process, unless an exception ends the process."""
+    end = sender()
+    if end is None:
+        return
+    error = sys.exc_info()[1]
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        end.close()
+    else:
+        end._leave_open()

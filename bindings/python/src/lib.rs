@@ -1,0 +1,32 @@
+//! Tontine for Python: the module `tontine._tontine`, which the package `tontine` re-exports.
+//!
+//! - [`failure`]: errors as Python exceptions.
+//! - [`bytes`]: the bytes of a Python object.
+//! - [`wait`]: sleeps without the interpreter's lock, which signal handlers end (PEP 475).
+//! - [`shared`]: one end of a lane, used by the threads of one process.
+//! - [`mailbox`], [`sender`]: the two ends, and [`view`], a message without a copy.
+//!
+//! The crate `tontine` does the work. No Python code runs while an end is locked: it could use the
+//! same end.
+//!
+//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`; `mailbox`, `sender`, `view`.
+
+mod bytes;
+mod failure;
+mod mailbox;
+mod sender;
+mod shared;
+mod view;
+mod wait;
+
+/// The compiled part of the package `tontine`.
+#[pyo3::pymodule(gil_used = false)]
+#[pyo3(name = "_tontine")]
+mod module {
+    #[pymodule_export]
+    use super::mailbox::Mailbox;
+    #[pymodule_export]
+    use super::sender::Sender;
+    #[pymodule_export]
+    use super::view::MessageView;
+}

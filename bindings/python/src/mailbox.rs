@@ -1,0 +1,449 @@
+//! The receiving end: [`Mailbox`].
+
+#![allow(unsafe_code, reason = "a message that is read in place")]
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use tontine::mailbox::Options;
+use tontine::{Error, Peer};
+
+use crate::failure::exception;
+use crate::shared::{Failure, Shared};
+use crate::view::MessageView;
+use crate::wait::{WaitLimit, spin as spin_time};
+
+/// Receives messages from any number of senders, in processes that may die at any time.
+///
+/// The address is a path in the file system, or a text that begins with "@", which is a name in
+/// Linux's abstract namespace. A path is free again as soon as its owner has ended, however it
+/// ended.
+///
+/// A mailbox belongs to the process that opened it: in a forked child, its methods raise `Forked`.
+/// Use it in a `with` statement, and iterate over it with `for` or `async for`. Each receiving call
+/// acknowledges the message before: if this process dies, the unacknowledged messages are not lost,
+/// and `Sender.take_unread` returns them.
+///
+/// Args:
+///     address: A path, or "@" and a name.
+///     cap: Maximum number of bytes that one sender's messages may occupy (default 64 MiB).
+///     spin: Seconds to poll before each sleep in the kernel (at most 0.1).
+///     mode: Permissions of the socket in the file system.
+///     allow_uids: Other users who may send. By default only this user may.
+///     report_deaths: If true, a receiving call raises `SenderDied` once for each sender whose
+///         process died before it closed the sender, after the sender's last message.
+///
+/// Raises:
+///     AddressInUse: A live process owns the address.
+///     Error: The address is not valid, or a system call failed.
+#[pyclass(module = "tontine", frozen, weakref)]
+pub(crate) struct Mailbox {
+    state: Shared<State>,
+    address: String,
+    poll_time: Duration,
+    /// `true` while a `MessageView` shows the message last received.
+    viewed: AtomicBool,
+    /// A duplicate of the mailbox's descriptor, which stays open until no thread can use it.
+    descriptor: OwnedFd,
+    /// Makes `descriptor` readable, so that waits for a closed mailbox end.
+    end_of_waits: OnceLock<OwnedFd>,
+}
+
+struct State {
+    mailbox: tontine::mailbox::Mailbox,
+    report_deaths: bool,
+    /// Senders that have died since the last report.
+    deaths: VecDeque<Peer>,
+}
+
+impl Mailbox {
+    /// Ends the use of the message last received in place.
+    pub(crate) fn release_view(&self) {
+        self.viewed.store(false, Ordering::Release);
+    }
+
+    /// Acknowledges the message last received, unless the mailbox was closed.
+    pub(crate) fn ack_if_open(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(state) = &mut *self.state.lock(py)? {
+            state.mailbox.ack();
+        }
+        Ok(())
+    }
+
+    /// Returns `true` while a message is used in place.
+    pub(crate) fn has_view(&self) -> bool {
+        self.viewed.load(Ordering::Acquire)
+    }
+
+    /// Calls `operation` with the open mailbox, unless a message is in use.
+    fn receive<T>(
+        &self,
+        py: Python<'_>,
+        operation: impl FnOnce(&mut State) -> Result<T, Failure>,
+    ) -> PyResult<T> {
+        let outcome = match &mut *self.state.lock(py)? {
+            None => Err(Failure::ClosedHere),
+            Some(_) if self.has_view() => Err(Failure::Viewed),
+            Some(state) => operation(state),
+        };
+        outcome.map_err(|failure| self.state.exception(py, &failure))
+    }
+
+    /// Waits for the next message, and calls `take` with it while the mailbox is locked.
+    fn next<T>(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        take: impl Fn(InPlace) -> T,
+    ) -> PyResult<T> {
+        let look = |state: &mut State| Ok(state.look()?.map(&take));
+        if let Some(taken) = self.receive(py, look)? {
+            return Ok(taken);
+        }
+        let limit = WaitLimit::of(timeout)?;
+        loop {
+            let mut armed = false;
+            let poll_then_arm = |state: &mut State| {
+                let found = py.detach(|| state.poll(limit.left(self.poll_time)))?;
+                armed = found.is_none() && state.mailbox.arm()?;
+                Ok(found.map(&take))
+            };
+            if let Some(taken) = self.receive(py, poll_then_arm)? {
+                return Ok(taken);
+            }
+            if armed {
+                limit.sleep(py, self.descriptor.as_fd())?;
+            } else {
+                limit.step(py)?;
+            }
+        }
+    }
+}
+
+/// A message in the sender's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct InPlace {
+    pub(crate) start: *const u8,
+    pub(crate) length: usize,
+}
+
+// SAFETY: any thread may read the message.
+unsafe impl Send for InPlace {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for InPlace {}
+
+impl InPlace {
+    fn copy<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        PyBytes::new_with(py, self.length, |copy| {
+            // SAFETY: the caller has locked the mailbox, which keeps the message in place. No
+            // reference to the message is made, since a hostile sender may change it.
+            unsafe { self.start.copy_to_nonoverlapping(copy.as_mut_ptr(), self.length) };
+            Ok(())
+        })
+    }
+}
+
+impl State {
+    /// Returns the next message, or `None` if there is none now.
+    fn look(&mut self) -> Result<Option<InPlace>, Failure> {
+        if self.report_deaths {
+            self.deaths.extend(self.mailbox.take_deaths().into_iter().map(|(_, peer)| peer));
+            if let Some(peer) = self.deaths.pop_front() {
+                return Err(Failure::SenderDied(peer));
+            }
+        }
+        // SAFETY: the callers copy the message, or show it in a read-only view until the next
+        // receiving call. A sender that does not keep to the protocol can change its bytes, but
+        // not make them inaccessible.
+        match unsafe { self.mailbox.try_recv_in_place() } {
+            Ok(message) => Ok(Some(InPlace { start: message.as_ptr(), length: message.len() })),
+            Err(Error::WouldBlock) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the next message, or `None` if there is none now or the next call fails.
+    fn look_further(&mut self) -> Option<InPlace> {
+        match self.look() {
+            Ok(found) => found,
+            Err(failure) => {
+                if let Failure::SenderDied(peer) = failure {
+                    self.deaths.push_front(peer);
+                }
+                None
+            }
+        }
+    }
+
+    /// Polls for the next message.
+    fn poll(&mut self, time: Duration) -> Result<Option<InPlace>, Failure> {
+        let end = Instant::now() + time;
+        loop {
+            let found = self.look()?;
+            if found.is_some() || Instant::now() >= end {
+                return Ok(found);
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+#[pymethods]
+impl Mailbox {
+    #[new]
+    #[pyo3(signature = (
+        address, *, cap = None, spin = 20e-6, mode = 0o600, allow_uids = Vec::new(),
+        report_deaths = false
+    ))]
+    fn new(
+        py: Python<'_>,
+        address: PathBuf,
+        cap: Option<u64>,
+        spin: f64,
+        mode: u32,
+        allow_uids: Vec<u32>,
+        report_deaths: bool,
+    ) -> PyResult<Self> {
+        let options =
+            options(cap, allow_uids).mode(mode).mailbox_cap(cap.unwrap_or(0).max(1 << 30));
+        let poll_time = spin_time(spin)?;
+        let address = address.to_string_lossy().into_owned();
+        let opened = options.bind(&address).and_then(|mailbox| {
+            let descriptor = duplicate(&mailbox)?;
+            Ok((mailbox, descriptor))
+        });
+        let (mailbox, descriptor) = opened.map_err(|error| exception(py, &error))?;
+        let state = State { mailbox, report_deaths, deaths: VecDeque::new() };
+        Ok(Self {
+            state: Shared::new(state, "mailbox"),
+            address,
+            poll_time,
+            viewed: AtomicBool::new(false),
+            descriptor,
+            end_of_waits: OnceLock::new(),
+        })
+    }
+
+    /// The address.
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Number of connected senders.
+    #[getter]
+    fn sender_count(&self, py: Python<'_>) -> PyResult<usize> {
+        self.state.with(py, |state| Ok(state.mailbox.sender_count()))
+    }
+
+    /// Waits for the next message and returns it.
+    ///
+    /// Args:
+    ///     timeout: Seconds to wait; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     TimedOut: There was no message in time.
+    ///     SenderDied: A sender's process died (only with `report_deaths`).
+    ///     Forked: The mailbox belongs to the parent of this process.
+    ///     BufferError: A message of `recv_view` is in use.
+    ///     ValueError: The mailbox was closed, or the timeout is negative.
+    #[pyo3(signature = (timeout = None))]
+    fn recv<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyBytes>> {
+        self.next(py, timeout, |message| message.copy(py))?
+    }
+
+    /// Returns the next message.
+    ///
+    /// A sender that connects meanwhile may be found by a later call only.
+    ///
+    /// Raises:
+    ///     WouldBlock: There is no message now.
+    ///     Other exceptions: As for `recv`.
+    fn try_recv<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let take = |state: &mut State| match state.look()? {
+            Some(message) => Ok(message.copy(py)),
+            None => Err(Error::WouldBlock.into()),
+        };
+        self.receive(py, take)?
+    }
+
+    /// Waits for the next message, and returns it with those that follow without a wait.
+    ///
+    /// All messages of the batch but the last are acknowledged.
+    ///
+    /// Args:
+    ///     max: Maximum number of messages.
+    ///     timeout: Seconds to wait; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     The exceptions of `recv`.
+    #[pyo3(signature = (max = 1024, timeout = None))]
+    fn recv_batch<'py>(
+        &self,
+        py: Python<'py>,
+        max: usize,
+        timeout: Option<f64>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let mut batch = Vec::new();
+        if max == 0 {
+            return Ok(batch);
+        }
+        batch.push(self.recv(py, timeout)?);
+        let rest = |state: &mut State| {
+            while batch.len() < max
+                && let Some(message) = state.look_further()
+            {
+                match message.copy(py) {
+                    Ok(copy) => batch.push(copy),
+                    Err(_out_of_memory) => {
+                        state.mailbox.requeue();
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        };
+        self.receive(py, rest)?;
+        Ok(batch)
+    }
+
+    /// Waits for the next message and returns a view of it, without a copy.
+    ///
+    /// Use the result in a `with` statement, which yields a read-only `memoryview`:
+    ///
+    ///     with mailbox.recv_view() as view:
+    ///         frame = numpy.frombuffer(view, dtype=numpy.uint8)
+    ///         ...
+    ///         del frame
+    ///
+    /// Until the statement ends, the mailbox receives nothing else. Do not fork meanwhile: the view
+    /// is not accessible in the child.
+    ///
+    /// Args:
+    ///     timeout: Seconds to wait; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     The exceptions of `recv`.
+    #[pyo3(signature = (timeout = None))]
+    fn recv_view(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<MessageView> {
+        let this = slf.get();
+        let message = this.next(slf.py(), timeout, |message| {
+            this.viewed.store(true, Ordering::Release);
+            message
+        })?;
+        Ok(MessageView::new(slf.clone().unbind(), message))
+    }
+
+    /// Waits for the next message and returns it, while the event loop runs other tasks.
+    ///
+    /// Raises:
+    ///     RuntimeError: Another task waits for this mailbox.
+    ///     Other exceptions: As for `recv`.
+    fn recv_async<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("tontine._asyncio")?.call_method1("recv", (slf,))
+    }
+
+    /// Acknowledges the message last received.
+    ///
+    /// The next receiving call also does so. Call this before long work that must not be repeated
+    /// if this process dies.
+    fn ack(&self, py: Python<'_>) -> PyResult<()> {
+        self.receive(py, |state| {
+            state.mailbox.ack();
+            Ok(())
+        })
+    }
+
+    /// Returns a descriptor for `select` and event loops; call `arm` before each wait.
+    fn fileno(&self) -> i32 {
+        self.descriptor.as_raw_fd()
+    }
+
+    /// Prepares for waiting until the descriptor is readable.
+    ///
+    /// Returns False if there may be a message: call `try_recv` until it raises `WouldBlock`, then
+    /// arm again.
+    fn arm(&self, py: Python<'_>) -> PyResult<bool> {
+        self.receive(py, |state| Ok(state.mailbox.arm()?))
+    }
+
+    /// Closes the mailbox and frees its address.
+    ///
+    /// Senders raise `Closed`, and can take back what was not acknowledged. Other threads that wait
+    /// for a message raise `ValueError`.
+    ///
+    /// Raises:
+    ///     BufferError: A message of `recv_view` is in use.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let mut state = self.state.lock(py)?;
+        if self.has_view() {
+            drop(state);
+            return Err(self.state.exception(py, &Failure::Viewed));
+        }
+        // A failure here only delays the end of the waits.
+        if let Ok(event) = eventfd(1, EventfdFlags::CLOEXEC)
+            && self.end_of_waits.set(event).is_ok()
+            && let Some(event) = self.end_of_waits.get()
+        {
+            let data = epoll::EventData::new_u64(u64::MAX);
+            let _ = epoll::add(&self.descriptor, event, data, epoll::EventFlags::IN);
+        }
+        let open = state.take();
+        drop(state);
+        drop(open);
+        Ok(())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.recv(py, None)
+    }
+
+    fn __aiter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __anext__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Self::recv_async(slf)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tontine.Mailbox {:?}>", self.address)
+    }
+}
+
+/// Duplicates the descriptor of an end.
+pub(crate) fn duplicate(end: &impl AsFd) -> tontine::Result<OwnedFd> {
+    end.as_fd().try_clone_to_owned().map_err(|error| Error::System {
+        call: "fcntl",
+        errno: error.raw_os_error().unwrap_or_default(),
+    })
+}
+
+/// Returns the options that both ends have.
+pub(crate) fn options(cap: Option<u64>, allow_uids: Vec<u32>) -> Options {
+    let mut options = Options::new();
+    if let Some(bytes) = cap {
+        options = options.lane_cap(bytes);
+    }
+    allow_uids.into_iter().fold(options, Options::allow_uid)
+}

@@ -1,0 +1,306 @@
+//! The sending end: [`Sender`].
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tontine::Error;
+use tontine::mailbox::WaitStrategy;
+
+use crate::bytes::Bytes;
+use crate::failure::exception;
+use crate::mailbox::{duplicate, options};
+use crate::shared::Shared;
+use crate::wait::{WaitLimit, spin as spin_time};
+
+/// Pause between two attempts to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(2);
+
+/// Number of bytes from which a copy releases the interpreter's lock.
+const LONG: usize = 64 << 10;
+
+/// Sends messages to one mailbox, and learns when its owner dies.
+///
+/// A message is any object with a contiguous buffer: `bytes`, a `memoryview`, a NumPy array. It is
+/// copied once, into memory that the receiver reads.
+///
+/// A sender belongs to the process that opened it: in a forked child, its methods raise `Forked`.
+/// Use it in a `with` statement: if a process ends without closing a sender, that counts as its
+/// death.
+///
+/// Args:
+///     address: The mailbox's address: a path, or "@" and a name.
+///     timeout: Seconds to wait until a process owns the address; None waits indefinitely.
+///     cap: Maximum number of bytes that the messages may occupy (default 64 MiB). The longest
+///         message is a quarter of it.
+///     spin: Seconds to poll before each sleep in the kernel (at most 0.1).
+///     allow_uids: Other users who may own the mailbox. By default only this user may.
+///
+/// Raises:
+///     NoMailbox: No process owns the address.
+///     Error: The address is not valid, or a system call failed.
+#[pyclass(module = "tontine", frozen, weakref)]
+pub(crate) struct Sender {
+    sender: Shared<tontine::mailbox::Sender>,
+    address: String,
+    /// A duplicate of the sender's descriptor, which stays open until no thread can use it.
+    descriptor: OwnedFd,
+}
+
+impl Sender {
+    /// Sends a message if there is free space now, and returns whether it was sent.
+    fn send_now(&self, py: Python<'_>, bytes: &Bytes<'_>) -> PyResult<bool> {
+        self.sender.with(py, |sender| {
+            let sent = if bytes.len() < LONG {
+                sender.try_send(bytes)
+            } else {
+                py.detach(|| sender.try_send(bytes))
+            };
+            match sent {
+                Err(Error::WouldBlock) => Ok(false),
+                sent => sent.map(|()| true),
+            }
+        })
+    }
+
+    /// Repeats a call that may time out until it succeeds or the time is over.
+    fn retry(
+        &self,
+        py: Python<'_>,
+        limit: WaitLimit,
+        call: impl Fn(&mut tontine::mailbox::Sender, Duration) -> tontine::Result<()> + Sync,
+    ) -> PyResult<()> {
+        loop {
+            let length = limit.step(py)?;
+            let done = self.sender.with(py, |sender| {
+                py.detach(|| match call(sender, length) {
+                    Err(Error::TimedOut | Error::Interrupted) => Ok(false),
+                    done => done.map(|()| true),
+                })
+            })?;
+            if done {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Sender {
+    #[new]
+    #[pyo3(signature = (address, *, timeout = 0.0, cap = None, spin = 20e-6, allow_uids = Vec::new()))]
+    fn new(
+        py: Python<'_>,
+        address: PathBuf,
+        timeout: Option<f64>,
+        cap: Option<u64>,
+        spin: f64,
+        allow_uids: Vec<u32>,
+    ) -> PyResult<Self> {
+        let limit = WaitLimit::of(timeout)?;
+        let strategy = WaitStrategy::SpinThenSleep(spin_time(spin)?);
+        let address = address.to_string_lossy().into_owned();
+        let options = options(cap, allow_uids).wait_strategy(strategy).interruptible(true);
+        loop {
+            let connected = py.detach(|| {
+                let sender = options.connect(&address)?;
+                let descriptor = duplicate(&sender)?;
+                Ok((sender, descriptor))
+            });
+            match connected {
+                Ok((sender, descriptor)) => {
+                    let sender = Shared::new(sender, "sender");
+                    return Ok(Self { sender, address, descriptor });
+                }
+                Err(Error::NoMailbox { .. }) if !limit.left(CONNECT_PAUSE).is_zero() => {
+                    py.check_signals()?;
+                    py.detach(|| std::thread::sleep(limit.left(CONNECT_PAUSE)));
+                }
+                Err(error) => return Err(exception(py, &error)),
+            }
+        }
+    }
+
+    /// The address.
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The process id of the mailbox's owner, or None before the owner has accepted this sender.
+    #[getter]
+    fn receiver_pid(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        self.sender.with(py, |sender| {
+            // An ended receiver keeps its process id.
+            let _ = sender.service();
+            Ok(sender.peer().and_then(|peer| peer.pid))
+        })
+    }
+
+    /// Number of bytes that the receiver has not acknowledged, with 8 to 15 per message for its
+    /// header and padding.
+    #[getter]
+    fn unread_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        self.sender.with(py, |sender| Ok(sender.unread_bytes()))
+    }
+
+    /// Length in bytes of the longest message that this sender can ever send.
+    #[getter]
+    fn max_message_len(&self, py: Python<'_>) -> PyResult<usize> {
+        self.sender.with(py, |sender| Ok(sender.max_message_len()))
+    }
+
+    /// Sends a message, and waits while there is no free space.
+    ///
+    /// Args:
+    ///     message: Any object with a contiguous buffer.
+    ///     timeout: Seconds to wait; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     OwnerDied: The process that owned the mailbox died. Nothing was sent;
+    ///         `take_unread` returns what it had not acknowledged.
+    ///     Closed: The receiver closed the mailbox.
+    ///     TimedOut: There was no free space in time. Nothing was sent.
+    ///     TooLarge: The message is longer than `max_message_len`.
+    ///     Forked: The sender belongs to the parent of this process.
+    ///     TypeError: The message has no buffer.
+    ///     BufferError, ValueError: Its buffer is not contiguous.
+    ///     ValueError: The sender was closed, or the timeout is negative.
+    #[pyo3(signature = (message, timeout = None))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let bytes = Bytes::of(message)?;
+        if self.send_now(py, &bytes)? {
+            return Ok(());
+        }
+        let limit = WaitLimit::of(timeout)?;
+        self.retry(py, limit, |sender, length| sender.send_timeout(&bytes, length))
+    }
+
+    /// Sends a message.
+    ///
+    /// Raises:
+    ///     WouldBlock: There is no free space now. Nothing was sent.
+    ///     Other exceptions: As for `send`.
+    fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.send_now(py, &Bytes::of(message)?)? {
+            return Ok(());
+        }
+        Err(exception(py, &Error::WouldBlock))
+    }
+
+    /// Sends several messages, and waits while there is no free space.
+    ///
+    /// Args:
+    ///     messages: An iterable of messages.
+    ///     timeout: Seconds to wait for free space for all of them; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     The exceptions of `send`, for the first message that was not sent. The messages before
+    ///     it were sent.
+    #[pyo3(signature = (messages, timeout = None))]
+    fn send_batch(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let limit = WaitLimit::of(timeout)?;
+        for message in messages.try_iter()? {
+            let message = message?;
+            let bytes = Bytes::of(&message)?;
+            if !self.send_now(py, &bytes)? {
+                self.retry(py, limit, |sender, length| sender.send_timeout(&bytes, length))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a message, and waits for free space while the event loop runs other tasks.
+    ///
+    /// Raises:
+    ///     RuntimeError: Another task waits for this sender.
+    ///     Other exceptions: As for `send`.
+    fn send_async<'py>(
+        slf: &Bound<'py, Self>,
+        message: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("tontine._asyncio")?.call_method1("send", (slf, message))
+    }
+
+    /// Removes and returns the messages that a dead or closed receiver had not acknowledged, oldest
+    /// first.
+    ///
+    /// The receiver may have acted on the first of them before it died.
+    ///
+    /// Raises:
+    ///     WouldBlock: The receiver lives.
+    fn take_unread<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let unread = self.sender.with(py, tontine::mailbox::Sender::take_unread)?;
+        Ok(unread.iter().map(|message| PyBytes::new(py, message)).collect())
+    }
+
+    /// Waits until the receiver has acknowledged everything that was sent.
+    ///
+    /// Args:
+    ///     timeout: Seconds to wait; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     The exceptions of `send`.
+    #[pyo3(signature = (timeout = None))]
+    fn wait_acked(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.retry(py, WaitLimit::of(timeout)?, |sender, length| sender.wait_acked(Some(length)))
+    }
+
+    /// Returns a descriptor that is readable when the receiver has ended and, after `arm`, when
+    /// there may be free space.
+    fn fileno(&self) -> i32 {
+        self.descriptor.as_raw_fd()
+    }
+
+    /// Prepares for waiting until the descriptor is readable, to send `length` bytes.
+    ///
+    /// Returns False if there may be free space: call `try_send` again.
+    fn arm(&self, py: Python<'_>, length: usize) -> PyResult<bool> {
+        self.sender.with(py, |sender| sender.arm(length))
+    }
+
+    /// Does what is due while nothing is sent. Call it when the descriptor is readable.
+    ///
+    /// Raises:
+    ///     OwnerDied, Closed: The receiver has ended.
+    fn service(&self, py: Python<'_>) -> PyResult<()> {
+        self.sender.with(py, tontine::mailbox::Sender::service)
+    }
+
+    /// Makes the end of this process count as its death, although Python drops all objects.
+    fn _leave_open(&self, py: Python<'_>) -> PyResult<()> {
+        let sender = self.sender.lock(py)?.take();
+        std::mem::forget(sender);
+        Ok(())
+    }
+
+    /// Closes the sender. The receiver still receives what was sent.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.sender.close(py)
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tontine.Sender to {:?}>", self.address)
+    }
+}

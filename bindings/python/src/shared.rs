@@ -1,0 +1,101 @@
+//! One end of a lane, used by the threads of one process: [`Shared`].
+
+use parking_lot::{Mutex, MutexGuard};
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
+use tontine::{Error, Peer};
+
+use crate::failure::{exception, sender_died};
+use crate::wait::MAX_SLEEP;
+
+/// A mailbox or a sender, until this process closes it. Calls of several threads wait for each
+/// other.
+pub(crate) struct Shared<T> {
+    end: Mutex<Option<T>>,
+    pid: u32,
+    what: &'static str,
+}
+
+/// Reason why an operation on an end failed. It becomes an exception after the end is unlocked.
+pub(crate) enum Failure {
+    /// The library's error.
+    Library(Error),
+    /// This process has closed the end.
+    ClosedHere,
+    /// The process of a sender died.
+    SenderDied(Peer),
+    /// A message is in use in place.
+    Viewed,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+impl<T: Send> Shared<T> {
+    pub(crate) fn new(end: T, what: &'static str) -> Self {
+        Self { end: Mutex::new(Some(end)), pid: std::process::id(), what }
+    }
+
+    /// Locks the end for this thread. The guard must not outlive a call that may run Python code.
+    ///
+    /// # Errors
+    /// The exception that a signal handler raised; `Forked` if a thread of the parent holds the
+    /// lock.
+    pub(crate) fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<T>>> {
+        if let Some(end) = self.end.try_lock() {
+            return Ok(end);
+        }
+        loop {
+            if std::process::id() != self.pid {
+                return Err(exception(py, &Error::Forked));
+            }
+            py.check_signals()?;
+            if let Some(end) = py.detach(|| self.end.try_lock_for(MAX_SLEEP)) {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Calls `operation` on the open end.
+    ///
+    /// # Errors
+    /// Those of [`Shared::lock`] and [`Shared::exception`].
+    pub(crate) fn with<R>(
+        &self,
+        py: Python<'_>,
+        operation: impl FnOnce(&mut T) -> tontine::Result<R>,
+    ) -> PyResult<R> {
+        let outcome = match &mut *self.lock(py)? {
+            Some(end) => operation(end).map_err(Failure::from),
+            None => Err(Failure::ClosedHere),
+        };
+        outcome.map_err(|failure| self.exception(py, &failure))
+    }
+
+    /// Closes the end.
+    ///
+    /// # Errors
+    /// Those of [`Shared::lock`].
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let end = self.lock(py)?.take();
+        drop(end);
+        Ok(())
+    }
+
+    pub(crate) fn exception(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        match failure {
+            Failure::Library(error) => exception(py, error),
+            Failure::ClosedHere => {
+                PyValueError::new_err(format!("this {} is closed; open a new one", self.what))
+            }
+            Failure::SenderDied(peer) => sender_died(py, *peer),
+            Failure::Viewed => PyBufferError::new_err(
+                "a message is in use: end its `with` statement, and delete the views and arrays \
+                 made from it, before the next call",
+            ),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+"""``Pool``, whose workers are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing.context import BaseContext
+from pathlib import Path
+
+import pytest
+from tontine import Pool, WorkerDied
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def die_once(argument: tuple[str, int]) -> int:
+    """Kills its worker at each seventh number, once for each."""
+    folder, number = argument
+    marker = Path(folder, str(number))
+    if number % 7 == 0 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def misbehave(what: str) -> str:
+    if what == "raise":
+        raise ValueError("as requested")
+    if what == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "exit":
+        sys.exit(3)
+    if what == "unpicklable":
+        return lambda: None  # type: ignore[return-value]
+    if what == "unpicklable error":
+        raise Unpicklable("a", "b")
+    return what
+
+
+class Unpicklable(Exception):
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one)
+
+
+def worker_pid(_: int) -> int:
+    time.sleep(0.01)
+    return os.getpid()
+
+
+def test_results_have_the_order_of_arguments(context: BaseContext) -> None:
+    with Pool(3, context=context) as pool:
+        assert pool.map(square, range(100)) == [number**2 for number in range(100)]
+        assert sorted(pool.imap_unordered(square, [3, 1, 2])) == [1, 4, 9]
+        assert pool.map(square, []) == []
+        assert len(set(pool.map(worker_pid, range(30)))) == 3
+        assert set(pool.map(worker_pid, range(30))) == set(pool.pids)
+
+
+def test_killed_workers_lose_no_task(context: BaseContext, tmp_path: Path) -> None:
+    with Pool(2, context=context) as pool:
+        before = set(pool.pids)
+        arguments = [(str(tmp_path), number) for number in range(30)]
+        assert pool.map(die_once, arguments) == list(range(30))
+        assert len(list(tmp_path.iterdir())) == 5
+        assert len(pool.pids) == 2
+        assert before.isdisjoint(pool.pids)
+
+
+def test_worker_killed_from_outside_is_replaced(context: BaseContext) -> None:
+    with Pool(2, context=context) as pool:
+        results = pool.imap_unordered(worker_pid, range(50))
+        first = next(results)
+        os.kill(first, signal.SIGKILL)
+        assert len(list(results)) == 49
+        assert first not in pool.pids
+
+
+def test_task_that_kills_each_worker_is_given_up(context: BaseContext) -> None:
+    with Pool(2, retries=1, context=context) as pool:
+        with pytest.raises(WorkerDied, match="2 workers died of this task.*exit code -9"):
+            pool.map(misbehave, ["fine", "die", "fine"])
+        with pytest.raises(WorkerDied, match="exit code 3"):
+            pool.map(misbehave, ["exit"])
+        assert pool.map(misbehave, ["fine"] * 3) == ["fine"] * 3
+
+
+def test_exception_of_function_is_raised(context: BaseContext) -> None:
+    with Pool(2, context=context) as pool:
+        with pytest.raises(ValueError, match="as requested") as raised:
+            pool.map(misbehave, ["fine", "raise"])
+        assert "in misbehave" in str(raised.value.__cause__)
+        with pytest.raises(RuntimeError, match="Unpicklable"):
+            pool.map(misbehave, ["unpicklable error"])
+        with pytest.raises(RuntimeError, match="cannot be sent"):
+            pool.map(misbehave, ["unpicklable"])
+        assert pool.map(misbehave, ["fine"]) == ["fine"]
+
+
+def test_abandoned_results_do_not_mix_with_later_ones() -> None:
+    with Pool(2) as pool:
+        first = pool.imap_unordered(square, range(100))
+        next(first)
+        second = pool.imap_unordered(square, range(100, 110))
+        assert sorted(second) == [number**2 for number in range(100, 110)]
+        first.close()  # type: ignore[attr-defined]
+        assert pool.map(square, [5]) == [25]
+
+
+def test_closed_pool_refuses_work() -> None:
+    pool = Pool(1)
+    pool.close()
+    pool.close()
+    with pytest.raises(ValueError, match="pool is closed"):
+        pool.map(square, [1])
+    with pytest.raises(ValueError, match="at least 1 process"):
+        Pool(0)
+
+
+def test_workers_that_cannot_start_are_reported(context: BaseContext, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys, tontine\n"
+        "if __name__ != '__main__': os._exit(5)\n"
+        "import multiprocessing\n"
+        "with tontine.Pool(1, context=multiprocessing.get_context('spawn')) as pool:\n"
+        "    pool.map(abs, [1])\n"
+    )
+    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert "workers end before they are ready, with exit code 5" in ended.stderr
+
+
+@pytest.mark.parametrize("moment", ["idle", "busy", "starting"])
+def test_workers_end_when_their_pool_is_killed(tmp_path: Path, moment: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, time, tontine\n"
+        "def work(_): time.sleep(0.05)\n"
+        "if __name__ == '__main__':\n"
+        "    pool = tontine.Pool(2)\n"
+        f"    if {moment == 'idle'}: pool.map(work, range(4))\n"
+        "    print(*pool.pids, flush=True)\n"
+        f"    if {moment == 'busy'}: pool.map(work, range(10000))\n"
+        "    time.sleep(100)\n"
+    )
+    command = [sys.executable, str(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        time.sleep(0.2 if moment != "starting" else 0)
+        process.kill()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() and is_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline, "expected the workers to end"
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """Returns whether a process runs: a container without init keeps orphans as zombies."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,0 +1,245 @@
+"""Waits: signals, the interpreter's lock, and asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from tontine import Closed, Mailbox, Sender, TimedOut
+
+WAITS = {
+    "recv": "Mailbox(address).recv()",
+    "for": "next(iter(Mailbox(address)))",
+    "recv_view": "Mailbox(address).recv_view()",
+    "send": "mailbox = Mailbox(address); sender = Sender(address, cap=4096)\n"
+    "while True: sender.send(bytes(512))",
+    "wait_acked": "mailbox = Mailbox(address); sender = Sender(address); sender.send(b'x')\n"
+    "sender.wait_acked()",
+    "connect": "Sender(address, timeout=None)",
+    "Queue.get": "Queue().get()",
+    "Queue.put": "Queue().put(1)",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_ctrl_c_ends_each_wait(address: str, wait: str) -> None:
+    program = (
+        "from tontine import *\nimport os, sys, threading, time\n"
+        f"address = {address!r}\n"
+        "def report():\n"
+        "    time.sleep(0.3)\n"
+        "    print('waits', flush=True)\n"
+        "threading.Thread(target=report, daemon=True).start()\n"
+        f"try:\n    {WAITS[wait].replace(chr(10), chr(10) + '    ')}\n"
+        "except KeyboardInterrupt:\n    sys.exit(7)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "waits\n"
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 7
+    assert time.monotonic() - start < 5
+    process.stdout.close()
+
+
+@pytest.fixture
+def handled() -> object:
+    """Counts SIGUSR1 in a handler."""
+    numbers: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        numbers.append(number)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield numbers
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_wait_continues_after_signal_handler(address: str, handled: list[int]) -> None:
+    with Mailbox(address) as mailbox, Sender(address) as sender:
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def disturb() -> None:
+            for _ in range(5):
+                time.sleep(0.05)
+                signal.pthread_kill(main, signal.SIGUSR1)
+            sender.send(b"after five signals")
+
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        assert mailbox.recv() == b"after five signals"
+        thread.join()
+        assert handled == [signal.SIGUSR1] * 5
+        # A signal does not prolong a timeout (PEP 475).
+        timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1))
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(TimedOut):
+            mailbox.recv(0.2)
+        assert 0.2 <= time.monotonic() - start < 5
+        timer.join()
+
+
+def test_handler_may_use_the_end_that_waits(address: str) -> None:
+    received: list[bytes] = []
+    with Mailbox(address) as mailbox, Sender(address) as sender:
+
+        def handle(_number: int, _frame: FrameType | None) -> None:
+            sender.send(b"from the handler")
+            received.append(mailbox.recv(10))
+            sender.send(b"for the wait")
+
+        before = signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            received.append(mailbox.recv(10))
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert received == [b"from the handler", b"for the wait"]
+
+
+@pytest.mark.parametrize("wait", ["recv", "send"])
+def test_other_threads_run_during_wait(address: str, wait: str) -> None:
+    with Mailbox(address) as mailbox, Sender(address, cap=4096) as sender:
+
+        def fill() -> None:
+            while True:
+                sender.send(bytes(512), timeout=0.5)
+
+        call: Callable[[], object] = fill if wait == "send" else lambda: mailbox.recv(0.5)
+
+        def run() -> None:
+            with pytest.raises(TimedOut):
+                call()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        turns = 0
+        while thread.is_alive():
+            turns += 1
+        assert turns > 1000
+
+
+def test_async_for_yields_messages(address: str) -> None:
+    async def receive(mailbox: Mailbox) -> list[bytes]:
+        received = []
+        async for message in mailbox:
+            received.append(message)
+            if message == b"99":
+                break
+        return received
+
+    async def send(sender: Sender) -> None:
+        for number in range(100):
+            await sender.send_async(b"%d" % number)
+            if number % 10 == 0:
+                await asyncio.sleep(0.001)
+
+    async def main() -> list[bytes]:
+        with Mailbox(address) as mailbox, Sender(address) as sender:
+            received, _ = await asyncio.gather(receive(mailbox), send(sender))
+            return received
+
+    assert asyncio.run(main()) == [b"%d" % number for number in range(100)]
+
+
+def test_awaited_send_waits_for_space(address: str) -> None:
+    async def main() -> int:
+        with Mailbox(address) as mailbox, Sender(address, cap=4096) as sender:
+            sending = asyncio.ensure_future(send_many(sender))
+            received = 0
+            while received < 200:
+                assert len(await mailbox.recv_async()) == 512
+                received += 1
+            await sending
+            return received
+
+    async def send_many(sender: Sender) -> None:
+        for _ in range(200):
+            await sender.send_async(bytes(512))
+
+    assert asyncio.run(main()) == 200
+
+
+def test_async_wait_can_be_cancelled(address: str) -> None:
+    async def main() -> bytes:
+        with Mailbox(address) as mailbox, Sender(address) as sender:
+            for _ in range(3):
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(mailbox.recv_async(), 0.02)
+            waiting = asyncio.ensure_future(mailbox.recv_async())
+            await asyncio.sleep(0.01)
+            with pytest.raises(RuntimeError, match="another task waits"):
+                await mailbox.recv_async()
+            sender.send(b"at last")
+            return await waiting
+
+    assert asyncio.run(main()) == b"at last"
+
+
+def test_endless_stream_leaves_turns_to_other_tasks(address: str) -> None:
+    async def main() -> int:
+        with Mailbox(address) as mailbox, Sender(address) as sender:
+            ended = asyncio.ensure_future(asyncio.sleep(0.05))
+            received = 0
+            sender.send(b"first")
+            async for message in mailbox:
+                sender.send(message)
+                received += 1
+                if ended.done():
+                    return received
+        return 0
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) > 0
+
+
+def test_async_send_raises_death_of_receiver(address: str) -> None:
+    async def main() -> None:
+        mailbox, sender = Mailbox(address), Sender(address, cap=4096)
+        await sender.send_async(b"accepted")
+        assert await mailbox.recv_async() == b"accepted"
+        sending = asyncio.ensure_future(fill(sender))
+        await asyncio.sleep(0.05)
+        mailbox.close()
+        with pytest.raises(Closed):
+            await sending
+
+    async def fill(sender: Sender) -> None:
+        while True:
+            await sender.send_async(bytes(512))
+
+    asyncio.run(main())
+
+
+def test_close_ends_async_wait(address: str) -> None:
+    async def main() -> None:
+        mailbox = Mailbox(address)
+        waiting = asyncio.ensure_future(mailbox.recv_async())
+        await asyncio.sleep(0.02)
+        mailbox.close()
+        with pytest.raises(ValueError, match="mailbox is closed"):
+            await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "example", sorted(Path(__file__).parent.parent.joinpath("examples").glob("*.py")), ids=str
+)
+def test_example_ends_and_prints(example: Path) -> None:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    ended = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout
