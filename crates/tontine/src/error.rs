@@ -351,7 +351,7 @@ impl fmt::Display for HeldBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(pid) => write!(f, "pid {pid}"),
-            None => f.write_str("a process that is not visible from here"),
+            None => f.write_str("a process whose id is not known here"),
         }
     }
 }
