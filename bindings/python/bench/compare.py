@@ -78,7 +78,7 @@ MP_QUEUE: Pair = (put_all, get_all, lambda: (multiprocessing.Queue(),))
 
 def mailbox() -> tuple[Any, ...]:
     address = f"@bench-{os.getpid()}-{time.monotonic_ns()}"
-    return address, tontine.Mailbox(address)
+    return address, tontine.Mailbox(address, report_deaths=True)
 
 
 def send_all(address: str, _: Any, count: int) -> None:
