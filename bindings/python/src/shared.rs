@@ -1,8 +1,11 @@
 //! One end of a lane, used by the threads of one process: [`Shared`].
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
+use tontine::mailbox::Options;
 use tontine::{Error, Peer};
 
 use crate::failure::{exception, sender_died};
@@ -98,4 +101,21 @@ impl<T: Send> Shared<T> {
             ),
         }
     }
+}
+
+/// Duplicates the descriptor of an end.
+pub(crate) fn duplicate(end: &impl AsFd) -> tontine::Result<OwnedFd> {
+    end.as_fd().try_clone_to_owned().map_err(|error| Error::System {
+        call: "fcntl",
+        errno: error.raw_os_error().unwrap_or_default(),
+    })
+}
+
+/// Returns the options that both ends have.
+pub(crate) fn options(cap: Option<u64>, allow_uids: Vec<u32>) -> Options {
+    let mut options = Options::new();
+    if let Some(bytes) = cap {
+        options = options.lane_cap(bytes);
+    }
+    allow_uids.into_iter().fold(options, Options::allow_uid)
 }

@@ -3,37 +3,66 @@
 #![allow(unsafe_code, reason = "the buffer interface")]
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyMemoryView;
+use pyo3::types::{PyBytes, PyMemoryView};
 
-use crate::mailbox::{InPlace, Mailbox};
+/// A message in the sender's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct MessagePointer {
+    pub(crate) start: *const u8,
+    pub(crate) length: usize,
+}
+
+// SAFETY: any thread may read the message.
+unsafe impl Send for MessagePointer {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for MessagePointer {}
+
+impl MessagePointer {
+    /// Copies the message, whose mailbox the caller has locked.
+    pub(crate) fn copy<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        PyBytes::new_with(py, self.length, |copy| {
+            // SAFETY: the caller has locked the mailbox, which keeps the message in place. No
+            // reference to the message is made, since a hostile sender may change it.
+            unsafe { self.start.copy_to_nonoverlapping(copy.as_mut_ptr(), self.length) };
+            Ok(())
+        })
+    }
+}
 
 /// Value of `exports` once the mailbox may receive again.
 const RELEASED: usize = usize::MAX;
 
 /// A message in the sender's memory, for a `with` statement.
 ///
-/// The statement yields a read-only `memoryview`, and acknowledges the message at its end. It raises
-/// `BufferError` if the view, or an array made from it, is then still in use; the mailbox receives
-/// again once they are deleted.
+/// The statement yields a read-only `memoryview`, and acknowledges the message at its end. It
+/// raises `BufferError` if the view, or an array made from it, is then still in use; the mailbox
+/// receives again once they are deleted.
 #[pyclass(module = "tontine", frozen)]
 pub(crate) struct MessageView {
-    mailbox: Py<Mailbox>,
-    message: InPlace,
+    /// The mailbox, which keeps the message in place while `viewed` is `true`.
+    mailbox: Py<PyAny>,
+    viewed: Arc<AtomicBool>,
+    message: MessagePointer,
     /// Number of buffers that other objects hold, or [`RELEASED`].
     exports: AtomicUsize,
     view: Mutex<Option<Py<PyAny>>>,
 }
 
 impl MessageView {
-    /// Returns the view of a message, which the mailbox keeps in place.
-    pub(crate) fn new(mailbox: Py<Mailbox>, message: InPlace) -> Self {
-        Self { mailbox, message, exports: AtomicUsize::new(0), view: Mutex::new(None) }
+    /// Returns the view of a message. The mailbox keeps the message in place while `viewed` is
+    /// `true`.
+    pub(crate) fn new(
+        mailbox: Py<PyAny>,
+        viewed: Arc<AtomicBool>,
+        message: MessagePointer,
+    ) -> Self {
+        Self { mailbox, viewed, message, exports: AtomicUsize::new(0), view: Mutex::new(None) }
     }
 
     /// Lets the mailbox receive again, unless another object holds a buffer. Returns `true` if none
@@ -42,7 +71,7 @@ impl MessageView {
         let (before, after) = (Ordering::AcqRel, Ordering::Acquire);
         match self.exports.compare_exchange(0, RELEASED, before, after) {
             Ok(_) => {
-                self.mailbox.get().release_view();
+                self.viewed.store(false, Ordering::Release);
                 true
             }
             Err(exports) => exports == RELEASED,
@@ -81,7 +110,9 @@ impl MessageView {
         let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).take();
         let released = view.map_or(Ok(()), |view| view.call_method0(py, "release").map(drop));
         if released.is_ok() && self.release() {
-            return self.mailbox.get().ack_if_open(py);
+            // If another thread has closed the mailbox since, the message is acknowledged, too.
+            let _ = self.mailbox.call_method0(py, "ack");
+            return Ok(());
         }
         // The frames of an exception keep their arrays until it is handled.
         if !kind.is_none() {

@@ -1,4 +1,4 @@
-//! Waits without the interpreter's lock: [`WaitLimit`].
+//! Waits without the interpreter's lock: [`Timeout`].
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -19,11 +19,11 @@ pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(200);
 /// Maximum value of the parameter `spin`: a signal does not end polling.
 const MAX_SPIN: Duration = Duration::from_millis(100);
 
-/// The end of a wait; `None` if there is none.
+/// The end of a wait; `None` waits indefinitely.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct WaitLimit(Option<Instant>);
+pub(crate) struct Timeout(Option<Instant>);
 
-impl WaitLimit {
+impl Timeout {
     /// Returns the limit for a timeout in seconds; `None` waits indefinitely.
     ///
     /// # Errors
@@ -36,11 +36,11 @@ impl WaitLimit {
             )));
         }
         let length = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        // A time beyond the clock's range is no limit.
+        // Beyond the range of the clock, the wait has no end.
         Ok(Self(Instant::now().checked_add(length)))
     }
 
-    /// Returns the time that is left, at most `most`.
+    /// Returns the remaining time, at most `most`.
     pub(crate) fn left(self, most: Duration) -> Duration {
         self.0.map_or(most, |end| end.saturating_duration_since(Instant::now()).min(most))
     }
@@ -48,7 +48,7 @@ impl WaitLimit {
     /// Sleeps until a descriptor is readable, a signal handler has run, or a while has passed.
     ///
     /// # Errors
-    /// `TimedOut` if no time is left; the exception that a signal handler raised.
+    /// `TimedOut` if the time is over; the exception that a signal handler raised.
     pub(crate) fn sleep(self, py: Python<'_>, descriptor: BorrowedFd<'_>) -> PyResult<()> {
         let length = self.step(py)?;
         let timeout = length.try_into().expect("a fraction of a second");
@@ -62,7 +62,7 @@ impl WaitLimit {
     /// Lets signal handlers run, and returns the length of the next sleep.
     ///
     /// # Errors
-    /// Like [`WaitLimit::sleep`].
+    /// Like [`Timeout::sleep`].
     pub(crate) fn step(self, py: Python<'_>) -> PyResult<Duration> {
         py.check_signals()?;
         let length = self.left(MAX_SLEEP);

@@ -247,8 +247,8 @@ impl InboundLane {
         }
     }
 
-    /// Returns `true` if the sender's process died before it closed the sender. Called once the lane
-    /// has ended.
+    /// Returns `true` if the sender's process died before it closed the sender. Called once the
+    /// lane has ended.
     pub(super) fn died(&self) -> bool {
         // The sender stores `closed` before it closes its socket, and the kernel marks the liveness
         // word of a process before it closes the descriptors.
