@@ -114,23 +114,24 @@ impl<R: LaneMemory> LaneReader<R> {
     /// Returns an error if no honest sender writes the header that was found.
     #[inline(always)]
     pub(crate) fn look(&mut self) -> Result<Peeked, ProtocolError> {
-        self.look_within(0)
+        self.look_within(0, 0)
     }
 
     /// Does the work of `look`. If there is no record, checks up to `looks` more times, with a
-    /// pause before each check, and longer pauses before the first one in a stream ([`CatchUp`]).
+    /// pause before each check, and longer pauses before the first one in a stream ([`CatchUp`]),
+    /// which is recognised by the number of messages `found` so far.
     ///
     /// # Errors
     /// Returns an error like `look`.
     #[inline(always)]
-    pub(crate) fn look_within(&mut self, looks: u32) -> Result<Peeked, ProtocolError> {
+    pub(crate) fn look_within(&mut self, looks: u32, found: u32) -> Result<Peeked, ProtocolError> {
         let header = self.region.word(self.at);
         // SYNC publish: pairs with the header stores in `LaneWriter`.
         let mut word = header.load(Ordering::Acquire);
         if word != NOTHING {
             self.expect_more();
         } else if looks > 1 {
-            self.catch_up.pause(self.lap.wrapping_add(self.at as u64));
+            self.catch_up.pause(self.lap.wrapping_add(self.at as u64), found);
         }
         for _ in 0..looks {
             if word != NOTHING {

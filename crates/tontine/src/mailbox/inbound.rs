@@ -159,7 +159,8 @@ impl InboundLane {
     /// and no other work comes before it.
     #[inline(always)]
     pub(super) fn message(&mut self, looks: u32) -> Option<usize> {
-        let Ok(Peeked::Message(length)) = self.reader.look_within(looks) else { return None };
+        let looked = self.reader.look_within(looks, self.found);
+        let Ok(Peeked::Message(length)) = looked else { return None };
         self.found = self.found.wrapping_add(1);
         Some(length)
     }
