@@ -14,6 +14,7 @@
 
 #![allow(unsafe_code, reason = "recvmmsg")]
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -78,7 +79,7 @@ pub(crate) fn drain(listen_end: impl AsFd) -> BellState {
     let mut messages = [message; MOST_RINGS];
     // SAFETY: all messages refer to one byte, which outlives the call, and which only the kernel
     // accesses during the call. Without a timeout, the last pointer is null.
-    unsafe {
+    let received = unsafe {
         libc::recvmmsg(
             listen_end.as_fd().as_raw_fd(),
             messages.as_mut_ptr(),
@@ -88,6 +89,10 @@ pub(crate) fn drain(listen_end: impl AsFd) -> BellState {
             std::ptr::null_mut(),
         )
     };
+    // A seccomp filter may refuse `recvmmsg`. The library needs `recvmsg` in any case.
+    if received < 0 && io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
+        return drain_carefully(listen_end);
+    }
     BellState::Rings
 }
 

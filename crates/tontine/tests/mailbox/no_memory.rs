@@ -1,7 +1,7 @@
 //! Lack of memory or of other resources at each step of a bind, a connect, a handshake and a
 //! growth. A filter makes one system call of one thread fail. The error names the call, no
 //! incomplete object is left, other senders are served, and the same operation succeeds in another
-//! thread.
+//! thread. Refused calls that the library can do without.
 
 #![allow(unsafe_code, reason = "mounts a file system in a namespace of its own")]
 
@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{AMPLE, connect, place};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, apply_filter,
@@ -230,6 +231,30 @@ fn failed_call_during_growth_only_delays_message() {
         length *= 4;
     }
     assert_eq!(mailbox.take_errors(), []);
+}
+
+/// Regression: if a filter refused the call that receives rings, they filled the doorbell's queue.
+/// Then a sender could not ring any more, and the receiver slept for good.
+#[test]
+fn doorbell_without_recvmmsg_notifies_each_wait() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let mut sender = connect(&Options::new(), &place.path);
+    let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        lack(libc::SYS_recvmmsg, errno, "recvmmsg").during(|| {
+            for wait in 0..2000 {
+                while !mailbox.arm().expect("armed") {
+                    mailbox.recv_timeout(Duration::ZERO).expect_err("all messages were received");
+                }
+                sender.send(b"ring").expect("sent");
+                let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
+                assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification in {wait}");
+                assert_eq!(&*mailbox.try_recv().expect("a message"), b"ring");
+            }
+        });
+    }
 }
 
 /// Mounts an empty tmpfs with these limits, visible only to this process. Returns `false` if
