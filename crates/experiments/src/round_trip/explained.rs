@@ -86,7 +86,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         (
             "mailbox-sleep",
             "sendto on the doorbell, once per sleep of the receiver; membarrier and epoll_pwait in \
-             a receiver that goes to sleep, and recvmmsg after every fourth sleep",
+             a receiver that goes to sleep, and recvmmsg after every fourth sleep (before Linux \
+             6.16 recvmsg, two calls per ring and one more)",
         ),
         (
             "container-tcp, container-netns",

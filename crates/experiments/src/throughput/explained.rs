@@ -50,8 +50,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ("iceoryx2", "none to pass a message; sched_yield while an end polls in vain"),
         (
             "mailbox, mailbox-zero-copy",
-            "none while both are busy; sendto, epoll_pwait, recvmmsg and membarrier if one has \
-             spun in vain for 20 µs and sleeps",
+            "none while both are busy; sendto, epoll_pwait, recvmmsg (before Linux 6.16 recvmsg) \
+             and membarrier if one has spun in vain for 20 µs and sleeps",
         ),
     ],
 };

@@ -67,7 +67,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         (
             "mailbox-sleep",
             "sendto of one byte to the doorbell; the end of the receiver's epoll_pwait; after \
-             every fourth wait one recvmmsg that empties the doorbell",
+             every fourth wait one recvmmsg that empties the doorbell (before Linux 6.16 recvmsg, \
+             two calls per ring and one more)",
         ),
         ("all, on one processor", "sched_yield by the sender as well"),
     ],
