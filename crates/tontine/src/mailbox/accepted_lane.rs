@@ -154,8 +154,9 @@ impl AcceptedLane {
         self.returned = matches!(said, Ok(SendResult::Yes));
     }
 
-    /// Rings once per wait. The ring stays an event of the receiver's set until a later wait, which
-    /// has another number, so a second ring would report nothing new.
+    /// Rings once per wait. A sender that does not ring has either an event in the receiver's set
+    /// that was not taken, or a receiver that has returned from its wait and checks every lane
+    /// under a new number before it sleeps again.
     #[cold]
     #[inline(never)]
     fn ring(&mut self, wait: u64) {

@@ -11,10 +11,13 @@ use super::listener::{EventSource, GENERATION_MASK, same_generation};
 use super::receiver::Mailbox;
 use crate::error::{Error, Peer, Result};
 use crate::lane::page::MIN_LOG2;
+use crate::sync::Ordering;
 use crate::sys::doorbell;
 
-/// Number of waits during which a doorbell's rings may stay queued: fewer than the rings that fit
-/// into the smallest queue that a system administrator can set (`net.core.wmem_default`).
+/// Number of waits from one drain of a doorbell to the next. A sender rings once per wait, and at
+/// most one ring after a drain is late, for an earlier wait. So the wait that takes the event of
+/// the fifth ring after a drain drains again, and five rings fit into the smallest queue that a
+/// system administrator can set (`net.core.wmem_default`).
 const UNDRAINED_WAITS: u64 = 4;
 
 /// Maximum capacity in bytes of the copy buffer that an idle mailbox keeps.
@@ -92,9 +95,11 @@ impl Mailbox {
     /// Processes connections, hang-ups and ends; waits up to `timeout` for them.
     pub(super) fn service(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.since_service = 0;
-        let events = self.door.events(timeout)?;
+        let events = self.door.events(timeout);
+        // Precedes the drains: a sender that rings after a drain then finds that the wait is over.
+        self.desk.sleeping().store(0, Ordering::Relaxed);
         let mut again = false;
-        for about in events {
+        for about in events? {
             match about {
                 EventSource::Listener => self.accept()?,
                 EventSource::PendingConnection(number) => self.answer(number),
@@ -167,7 +172,7 @@ impl Mailbox {
     fn hear_ring(&mut self, slot: u32, generation: u32) {
         let wait = self.door.wait_number();
         let Some(lane) = self.of_lane(slot, generation) else { return };
-        if wait - lane.drained_at <= UNDRAINED_WAITS {
+        if wait - lane.drained_at < UNDRAINED_WAITS {
             return;
         }
         lane.drained_at = wait;

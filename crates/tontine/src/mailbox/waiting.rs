@@ -232,14 +232,16 @@ impl Mailbox {
         let timeout = [deadline.map(left), nudge, unsure].into_iter().flatten().min();
         let found = self.look_everywhere();
         let happened = match found {
-            LaneScan::Message(_) => Ok(()),
+            LaneScan::Message(_) => {
+                self.desk.sleeping().store(0, Ordering::Relaxed);
+                Ok(())
+            }
             LaneScan::Again => self.service(Some(Duration::ZERO)),
             LaneScan::Nothing => {
                 self.wait_for_what_lanes_lack();
                 self.service(timeout)
             }
         };
-        self.desk.sleeping().store(0, Ordering::Relaxed);
         self.taken = found.message();
         let interrupted = happened == Err(Error::Interrupted);
         if !interrupted {
