@@ -26,6 +26,10 @@ use crate::error::{Error, Result};
 /// Maximum number of rings received per call.
 const MOST_RINGS: usize = 16;
 
+/// Maximum number of calls per drain. A set with thousands of lanes reports one of them rarely, and
+/// more rings than one call receives may be queued by then.
+const MOST_CALLS: usize = 4;
+
 /// `true` if the kernel cannot refuse descriptors in rings.
 static UNGUARDED: AtomicBool = AtomicBool::new(false);
 
@@ -65,7 +69,7 @@ pub(crate) fn ring(ring_end: impl AsFd) -> bool {
     rustix::net::send(ring_end, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
 }
 
-/// Receives up to [`MOST_RINGS`] rings; the others stay queued for the next call.
+/// Receives up to [`MOST_CALLS`] × [`MOST_RINGS`] rings; the others stay queued for the next call.
 pub(crate) fn drain(listen_end: impl AsFd) -> BellState {
     if UNGUARDED.load(Ordering::Relaxed) {
         return drain_carefully(listen_end);
@@ -77,27 +81,32 @@ pub(crate) fn drain(listen_end: impl AsFd) -> BellState {
     message.msg_hdr.msg_iov = &raw mut place;
     message.msg_hdr.msg_iovlen = 1;
     let mut messages = [message; MOST_RINGS];
-    // SAFETY: all messages refer to one byte, which outlives the call, and which only the kernel
-    // accesses during the call. Without a timeout, the last pointer is null.
-    let received = unsafe {
-        libc::recvmmsg(
-            listen_end.as_fd().as_raw_fd(),
-            messages.as_mut_ptr(),
-            MOST_RINGS as libc::c_uint,
-            // The C libraries differ in the type of the flags.
-            libc::MSG_DONTWAIT as _,
-            std::ptr::null_mut(),
-        )
-    };
-    // A seccomp filter may refuse `recvmmsg`. The library needs `recvmsg` in any case.
-    if received < 0 && io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
-        return drain_carefully(listen_end);
+    for _ in 0..MOST_CALLS {
+        // SAFETY: all messages refer to one byte, which outlives the call, and which only the
+        // kernel accesses during the call. Without a timeout, the last pointer is null.
+        let received = unsafe {
+            libc::recvmmsg(
+                listen_end.as_fd().as_raw_fd(),
+                messages.as_mut_ptr(),
+                MOST_RINGS as libc::c_uint,
+                // The C libraries differ in the type of the flags.
+                libc::MSG_DONTWAIT as _,
+                std::ptr::null_mut(),
+            )
+        };
+        // A seccomp filter may refuse `recvmmsg`. The library needs `recvmsg` in any case.
+        if received < 0 && io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock {
+            return drain_carefully(listen_end);
+        }
+        if received < MOST_RINGS as libc::c_int {
+            break;
+        }
     }
     BellState::Rings
 }
 
 fn drain_carefully(listen_end: impl AsFd) -> BellState {
-    for _ in 0..MOST_RINGS {
+    for _ in 0..MOST_CALLS * MOST_RINGS {
         match socket::receive(&listen_end, &mut [0]) {
             Ok(Some(ring)) if ring.has_descriptors => return BellState::Noise,
             // An empty message, which looks like the end of a connection, is not received.
@@ -126,6 +135,19 @@ mod tests {
         assert_eq!(drain(&listen_end), BellState::Rings);
         drop(listen_end);
         ring(&ring_end);
+    }
+
+    #[test]
+    fn drain_receives_64_rings() {
+        let (listen_end, ring_end) = make().expect("a pair");
+        for drain in [|end: &PeerSocket| drain(end), |end: &PeerSocket| drain_carefully(end)] {
+            assert!((0..65).all(|_| ring(&ring_end)));
+            assert_eq!(drain(&listen_end), BellState::Rings);
+            for left in [true, false] {
+                let ring = socket::receive(&listen_end, &mut [0]).expect("received");
+                assert_eq!(ring.is_some(), left);
+            }
+        }
     }
 
     /// A ring that carried a socket with SO_LINGER made `recv` wait for that socket.
