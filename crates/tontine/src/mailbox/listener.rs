@@ -158,6 +158,8 @@ pub(super) struct Listener {
     connections: Vec<PendingConnection>,
     next_number: u32,
     wait_number: u64,
+    /// The number of the wait last announced to senders.
+    announced: u64,
     guard: Guard,
 }
 
@@ -184,6 +186,7 @@ impl Listener {
             connections: Vec::new(),
             next_number: 0,
             wait_number: 1,
+            announced: 0,
             guard: Guard::here()?,
         };
         door.watch(door.timer.as_fd(), EventSource::Timer)?;
@@ -292,6 +295,17 @@ impl Listener {
     /// once per wait.
     pub(super) fn wait_number(&self) -> u64 {
         self.wait_number
+    }
+
+    /// Returns the number of the next wait, to announce it to senders.
+    pub(super) fn announce(&mut self) -> u64 {
+        self.announced = self.wait_number;
+        self.wait_number
+    }
+
+    /// Returns `true` if the next wait was announced: its events may have happened.
+    pub(super) fn is_announced(&self) -> bool {
+        self.announced == self.wait_number
     }
 
     /// Waits for events, for at most `timeout` if given, and returns them. A signal ends the wait,

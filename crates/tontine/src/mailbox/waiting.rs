@@ -36,7 +36,7 @@ impl Mailbox {
     /// mailbox from reading a message or from being notified, for example because memory is short.
     ///
     /// # Errors
-    /// [`Error::Forked`] in a forked child.
+    /// [`Error::Forked`] and [`Error::System`] like [`Mailbox::recv`].
     ///
     /// # Examples
     /// ```
@@ -70,12 +70,18 @@ impl Mailbox {
     pub fn arm(&mut self) -> Result<bool> {
         self.check()?;
         self.ack();
+        self.disarm();
+        let departures = self.departures();
+        if self.door.is_announced() {
+            // A sender that has rung for this number does not ring again, and a caller that is
+            // notified of each event only once may have been notified.
+            self.service(Some(Duration::ZERO))?;
+        }
         if !self.announce_sleep() {
             // A ring could be lost, so the caller must check repeatedly.
             return Ok(false);
         }
         self.armed = true;
-        let departures = self.departures();
         if self.look_everywhere() != LaneScan::Nothing || self.departures() != departures {
             self.disarm();
             return Ok(false);
@@ -261,8 +267,8 @@ impl Mailbox {
     /// sees the announcement, or the caller's next check of the lanes, which must follow, sees the
     /// sender's message. Returns `false` if the kernel no longer allows the barrier that ensures
     /// this.
-    fn announce_sleep(&self) -> bool {
-        self.desk.sleeping().store(self.door.wait_number(), Ordering::Relaxed);
+    fn announce_sleep(&mut self) -> bool {
+        self.desk.sleeping().store(self.door.announce(), Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
         // `Sender`. In symmetric mode, both sides execute a full fence between their store and
         // their load, so at least one load sees the other side's store. In asymmetric mode, `heavy`
@@ -288,7 +294,9 @@ impl Mailbox {
 /// sender is connecting or has ended. Use it with `poll`, `epoll` or a runtime.
 ///
 /// Call [`Mailbox::arm`] before each wait: senders notify only a mailbox that is armed or blocked
-/// in a receiving call. See [`Mailbox::arm`] for an example.
+/// in a receiving call. See [`Mailbox::arm`] for an example. If the descriptor is registered
+/// edge-triggered, also `poll` it once after [`Mailbox::arm`] has returned `true`: each call
+/// handles a bounded number of events, and those that are left cause no new edge.
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.door.as_fd()
