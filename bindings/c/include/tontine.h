@@ -327,7 +327,11 @@ ssize_t tontine_mailbox_recv(struct tontine_mailbox *mailbox,
                              size_t size);
 
 /*
- Receives like tontine_mailbox_recv(), without blocking: EAGAIN if there is no message.
+ Receives like tontine_mailbox_recv(), without blocking: EAGAIN if there is no message. Finds
+ each message that a connected sender sent before the call. Senders that are connecting are
+ accepted by a call that enters the kernel: each call while no sender is connected; otherwise one
+ of the 64 calls after 5 ms have passed, and the first of them if the program calls rarely.
+ tontine_mailbox_recv_timeout() with a timeout of 0 always enters the kernel.
  */
 ssize_t tontine_mailbox_try_recv(struct tontine_mailbox *mailbox,
                                  void *buffer,
@@ -378,7 +382,9 @@ int tontine_mailbox_requeue(struct tontine_mailbox *mailbox);
 
 /*
  Returns the descriptor to wait on, with poll or epoll: readable when the mailbox has something
- to do. Call tontine_mailbox_arm() before each wait.
+ to do. Call tontine_mailbox_arm() before each wait. If the descriptor is registered with
+ EPOLLET, also poll it once after tontine_mailbox_arm() has returned 1: each call handles a
+ bounded number of events, and those that are left cause no new edge.
  */
 int tontine_mailbox_fd(struct tontine_mailbox *mailbox);
 

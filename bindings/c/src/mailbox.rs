@@ -106,7 +106,11 @@ pub unsafe extern "C" fn tontine_mailbox_recv(
     unsafe { receive(mailbox, buffer, size, |mailbox| mailbox.recv()) }
 }
 
-/// Receives like tontine_mailbox_recv(), without blocking: EAGAIN if there is no message.
+/// Receives like tontine_mailbox_recv(), without blocking: EAGAIN if there is no message. Finds
+/// each message that a connected sender sent before the call. Senders that are connecting are
+/// accepted by a call that enters the kernel: each call while no sender is connected; otherwise one
+/// of the 64 calls after 5 ms have passed, and the first of them if the program calls rarely.
+/// tontine_mailbox_recv_timeout() with a timeout of 0 always enters the kernel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_try_recv(
     mailbox: *mut tontine_mailbox,
@@ -234,7 +238,9 @@ pub unsafe extern "C" fn tontine_mailbox_requeue(mailbox: *mut tontine_mailbox) 
 }
 
 /// Returns the descriptor to wait on, with poll or epoll: readable when the mailbox has something
-/// to do. Call tontine_mailbox_arm() before each wait.
+/// to do. Call tontine_mailbox_arm() before each wait. If the descriptor is registered with
+/// EPOLLET, also poll it once after tontine_mailbox_arm() has returned 1: each call handles a
+/// bounded number of events, and those that are left cause no new edge.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_fd(mailbox: *mut tontine_mailbox) -> c_int {
     with(mailbox, |state| Ok(state.mailbox.as_fd().as_raw_fd()))
