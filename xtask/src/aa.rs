@@ -18,7 +18,7 @@ use tontine_experiments::SUITE;
 use crate::invocation::figure;
 
 /// Cells that are compared with themselves: one spins, one blocks, and one makes a system call.
-const CELLS: [&str; 3] = ["round-trip/flag", "round-trip/pipe", "liveness-check/kill-0"];
+const CELLS: [&str; 3] = ["round-trip/flag-one-line", "round-trip/pipe", "liveness-check/kill-0"];
 
 /// Number of pairs in a comparison, equal to the number of invocations of a default run.
 const PAIRS: usize = 10;
@@ -71,4 +71,19 @@ fn tasks() -> Vec<InvocationTask> {
     let names = CELLS.map(str::to_owned);
     let tasks = plan::select(&SUITE, &names, Size::Quick, &Topology::of_this_machine());
     tasks.expect("the cells exist")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cell_exists() {
+        let tasks = tasks();
+        for cell in CELLS {
+            let is_cell =
+                |task: &InvocationTask| format!("{}/{}", task.experiment, task.variant) == cell;
+            assert!(tasks.iter().any(is_cell), "{cell}");
+        }
+    }
 }

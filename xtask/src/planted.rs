@@ -33,7 +33,7 @@ use crate::invocation::NAME;
 
 /// Cells and their placements: one spins, one blocks, and one makes a system call.
 const CELLS: [(&str, Option<&str>); 3] = [
-    ("round-trip/flag", Some("cross-core")),
+    ("round-trip/flag-one-line", Some("cross-core")),
     ("round-trip/pipe", Some("same-core")),
     ("liveness-check/kill-0", None),
 ];
@@ -198,5 +198,15 @@ impl PlantedCell<'_> {
         let figures =
             figures.map_err(|without| io::Error::other(format!("{}: {without:?}", self.task)))?;
         Ok(figures[0].summary.figure(figures[0].statistic))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cell_exists_in_its_placement() {
+        assert_eq!(tasks(None).expect("the cells exist").len(), CELLS.len());
     }
 }
