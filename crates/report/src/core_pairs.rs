@@ -1,9 +1,10 @@
-//! The pairs of processors of `core-to-core`: [`pair`], and a CSV file for each variant
-//! ([`files`]).
+//! The pairs of processors of `core-to-core`: [`pair`], [`processors`], and a CSV file for each
+//! variant ([`files`]).
 //!
 //! A file has no header. Line i, column j has the latency in nanoseconds between the i-th and the
 //! j-th processor for j < i, and nothing elsewhere: the form that the notebook of the project
-//! core-to-core-latency reads.
+//! core-to-core-latency reads. All files of a run number the same processors: those of every pair,
+//! measured or not. A quick run has only a sample of the machine's processors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,6 +24,12 @@ pub(crate) fn pair(params: &Params) -> Option<(usize, usize)> {
     Some(if one < other { (one, other) } else { (other, one) })
 }
 
+/// Returns the processors of an experiment's pairs, with or without a figure.
+pub(crate) fn processors(results: &Results, experiment: &str) -> BTreeSet<usize> {
+    let cells = results.cells.iter().filter(|cell| cell.experiment == experiment);
+    cells.filter_map(|cell| pair(&cell.params)).flat_map(<[usize; 2]>::from).collect()
+}
+
 /// Returns the names of all files that a run can have.
 pub(crate) fn possible_files() -> impl Iterator<Item = String> {
     VARIANTS.into_iter().map(file)
@@ -34,6 +41,7 @@ fn file(variant: &str) -> String {
 
 /// Returns the name and the content of each file.
 pub(crate) fn files(results: &Results) -> Vec<(String, Vec<u8>)> {
+    let processors = processors(results, EXPERIMENT);
     VARIANTS
         .into_iter()
         .filter_map(|variant| {
@@ -41,17 +49,19 @@ pub(crate) fn files(results: &Results) -> Vec<(String, Vec<u8>)> {
                 cell.experiment == EXPERIMENT && cell.variant == variant && cell.unit == "ns"
             });
             let found = cells.filter_map(|cell| Some((pair(&cell.params)?, cell.estimate?)));
-            let table = table(&found.collect())?;
+            let table = table(&processors, &found.collect())?;
             Some((file(variant), table.into_bytes()))
         })
         .collect()
 }
 
-/// Returns the lower triangle of the table; `None` if there is no pair.
-fn table(figures: &BTreeMap<(usize, usize), f64>) -> Option<String> {
-    let processors: BTreeSet<usize> = figures.keys().flat_map(|pair| [pair.0, pair.1]).collect();
+/// Returns the lower triangle of the table; `None` if there is no figure.
+fn table(processors: &BTreeSet<usize>, figures: &BTreeMap<(usize, usize), f64>) -> Option<String> {
+    if figures.is_empty() {
+        return None;
+    }
     let mut text = String::new();
-    for one in &processors {
+    for one in processors {
         for (at, other) in processors.iter().enumerate() {
             if at > 0 {
                 text.push(',');
@@ -62,7 +72,7 @@ fn table(figures: &BTreeMap<(usize, usize), f64>) -> Option<String> {
         }
         text.push('\n');
     }
-    Some(text).filter(|text| !text.is_empty())
+    Some(text)
 }
 
 #[cfg(test)]
@@ -85,12 +95,17 @@ mod tests {
             cell("flag-one-line", "0-2", Some(31.5)),
             cell("flag-one-line", "0-10", Some(200.0)),
             cell("flag-one-line", "2-10", None),
+            cell("flag-two-lines", "2-10", Some(45.0)),
             cell("mailbox-spin", "0-1", None),
         ];
         let files = files(&results);
-        assert_eq!(files.len(), 1);
-        assert_eq!(files[0].0, "core-to-core-flag-one-line.csv");
-        assert_eq!(String::from_utf8_lossy(&files[0].1), ",,\n31.5,,\n200,,\n");
+        // Processor 1 has no figure, but a line in each file.
+        let expected = [
+            ("core-to-core-flag-one-line.csv", ",,,\n,,,\n31.5,,,\n200,,,\n"),
+            ("core-to-core-flag-two-lines.csv", ",,,\n,,,\n,,,\n,,45,\n"),
+        ];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()));
+        assert_eq!(files, expected);
         assert!(possible_files().any(|name| name == files[0].0));
     }
 }

@@ -106,27 +106,39 @@ impl Shades {
 /// A figure of each pair of processors, as a table of processors by processors.
 pub(super) struct PairMap {
     title: String,
+    /// The processors of all pairs, so that the maps of one experiment have the same rows.
+    processors: BTreeSet<usize>,
     /// The figure of each pair, as a number and with its interval as text.
     figures: BTreeMap<(usize, usize), (f64, FormattedFigure)>,
 }
 
 impl PairMap {
     /// Returns the map of one metric of one variant; `None` if its cells are not pairs.
-    pub(super) fn of_cells(title: String, cells: &[&Cell]) -> Option<Self> {
+    pub(super) fn of_cells(
+        title: String,
+        processors: BTreeSet<usize>,
+        cells: &[&Cell],
+    ) -> Option<Self> {
         let figure = |cell: &&Cell| {
             let shown = FormattedFigure::of_cell(cell)?;
             Some((core_pairs::pair(&cell.params)?, (cell.estimate?, shown)))
         };
-        Self { title, figures: cells.iter().filter_map(figure).collect() }.unless_empty()
+        Self { title, processors, figures: cells.iter().filter_map(figure).collect() }
+            .unless_empty()
     }
 
     /// Returns the map of one ratio; `None` if its parameters are not pairs.
-    pub(super) fn of_ratios(title: String, ratios: &[&Ratio]) -> Option<Self> {
+    pub(super) fn of_ratios(
+        title: String,
+        processors: BTreeSet<usize>,
+        ratios: &[&Ratio],
+    ) -> Option<Self> {
         let figure = |ratio: &&Ratio| {
             let shown = format::times(ratio.estimate, ratio.low, ratio.high);
             Some((core_pairs::pair(&ratio.params)?, (ratio.estimate, shown)))
         };
-        Self { title, figures: ratios.iter().filter_map(figure).collect() }.unless_empty()
+        Self { title, processors, figures: ratios.iter().filter_map(figure).collect() }
+            .unless_empty()
     }
 
     fn unless_empty(self) -> Option<Self> {
@@ -136,8 +148,8 @@ impl PairMap {
     /// Returns the table: each pair once, the higher number in the row. The interval is below the
     /// figure on a machine with few processors, otherwise in the title that a pointer shows.
     pub(super) fn table(&self) -> Markup {
-        let columns: BTreeSet<usize> = self.figures.keys().map(|pair| pair.0).collect();
-        let rows: BTreeSet<usize> = self.figures.keys().map(|pair| pair.1).collect();
+        let processors: Vec<usize> = self.processors.iter().copied().collect();
+        let columns = &processors[..processors.len().saturating_sub(1)];
         let shades = Shades::of(self.figures.values().map(|(figure, _)| *figure));
         let few = columns.len() < MOST_WITH_INTERVALS;
         html! {
@@ -149,13 +161,13 @@ impl PairMap {
                     }
                     thead { tr {
                         th scope="col" { "processor" }
-                        @for other in &columns { th.figure scope="col" { (other) } }
+                        @for other in columns { th.figure scope="col" { (other) } }
                     } }
                     tbody {
-                        @for one in &rows {
+                        @for one in processors.iter().skip(1) {
                             tr {
                                 th scope="row" { (one) }
-                                @for other in &columns {
+                                @for other in columns {
                                     @match self.figures.get(&(*other, *one)) {
                                         Some((figure, shown)) => td.figure
                                             .{ "h" (shades.shade(*figure)) }
@@ -193,12 +205,14 @@ mod tests {
         };
         let cells = [cell("0-1", 10.0), cell("0-2", 100.0), cell("1-2", 1e3)];
         let cells: Vec<&Cell> = cells.iter().collect();
-        let page =
-            PairMap::of_cells("Latency".into(), &cells).expect("pairs").table().into_string();
+        // The pairs of processor 3 have no figure.
+        let map = |cells| PairMap::of_cells("Latency".into(), (0..4).collect(), cells);
+        let page = map(&cells).expect("pairs").table().into_string();
+        assert!(page.contains("<th scope=\"row\">3</th>"), "{page}");
         for shown in ["h0\"", "h3\"", "h6\"", "10.0 ns<br>", "100.0 ns<br>", "1.000 µs<br>"] {
             assert_eq!(page.matches(shown).count(), 1, "{shown} in {page}");
         }
-        assert!(PairMap::of_cells("Latency".into(), &[&model]).is_none());
+        assert!(map(&[&model]).is_none());
     }
 
     #[test]

@@ -17,8 +17,8 @@ use tontine_bench::schema::{Cell, Estimate, Ratio, Results, Status, TriedRow};
 use super::footnote::{Footnotes, links};
 use super::heat::PairMap;
 use super::{cdf, chart, contention, curve, explained, heap, heat, paper, plot, words};
-use crate::text;
 use crate::verdict::CheckVerdict;
+use crate::{core_pairs, text};
 
 /// Maximum number of rows of a chart that is shown unfolded.
 const MAX_UNFOLDED: usize = 48;
@@ -101,7 +101,7 @@ fn of_metric(
     };
     let aside: Vec<&Cell> = cells.iter().copied().filter(|cell| !on_curve(cell)).collect();
     let bars = chart::chart(title, unit, &by_params(&aside));
-    let maps = pair_maps(title, cells);
+    let maps = pair_maps(title, &core_pairs::processors(results, experiment), cells);
     html! {
         h3 { (title) @if !title.eq_ignore_ascii_case(metric) { " " code { (metric) } } }
         @if let Some(both) = &both { (plot::plot(title, both, drawn)) }
@@ -455,7 +455,7 @@ fn said(rows: &[&TriedRow], variant: &str, (event, truth): (&str, &str)) -> Mark
 }
 
 /// Returns a map for each variant whose cells are pairs of processors.
-fn pair_maps(title: &str, cells: &[&Cell]) -> Vec<PairMap> {
+fn pair_maps(title: &str, processors: &BTreeSet<usize>, cells: &[&Cell]) -> Vec<PairMap> {
     let mut variants: Vec<&str> = Vec::new();
     for cell in cells {
         if !variants.contains(&cell.variant.as_str()) {
@@ -465,7 +465,7 @@ fn pair_maps(title: &str, cells: &[&Cell]) -> Vec<PairMap> {
     let map = |variant: &str| {
         let of_one: Vec<&Cell> =
             cells.iter().copied().filter(|cell| cell.variant == variant).collect();
-        PairMap::of_cells(format!("{title} of {variant}"), &of_one)
+        PairMap::of_cells(format!("{title} of {variant}"), processors.clone(), &of_one)
     };
     variants.into_iter().filter_map(map).collect()
 }
@@ -474,11 +474,13 @@ fn pair_maps(title: &str, cells: &[&Cell]) -> Vec<PairMap> {
 fn ratios(results: &Results, name: &str) -> Markup {
     let ratios: Vec<&Ratio> = results.ratios.iter().filter(|r| r.experiment == name).collect();
     let names: BTreeSet<&str> = ratios.iter().map(|ratio| ratio.name.as_str()).collect();
+    let processors = core_pairs::processors(results, name);
     html! {
         @for name in names {
             @let of_one: Vec<&Ratio> =
                 ratios.iter().copied().filter(|ratio| ratio.name == name).collect();
-            @if let Some(map) = PairMap::of_ratios(name.to_owned(), &of_one) { (map.table()) }
+            @let map = PairMap::of_ratios(name.to_owned(), processors.clone(), &of_one);
+            @if let Some(map) = map { (map.table()) }
         }
         @if !ratios.is_empty() {
             details.figures open[ratios.len() <= MAX_RATIOS] {
