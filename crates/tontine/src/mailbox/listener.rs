@@ -3,8 +3,9 @@
 //!
 //! Work that fails for lack of descriptors or memory is *deferred*: its entry in the set becomes
 //! edge-triggered, and a timer in the set fires when a retry is due. A caller that waits on the
-//! descriptor therefore sleeps until the retry. Neighbours: [`super::service`] processes the
-//! events, [`super::handshake`] makes lanes from pending connections.
+//! descriptor therefore sleeps until the retry. Doorbells are edge-triggered too, because their
+//! rings may stay queued. Neighbours: [`super::service`] processes the events,
+//! [`super::handshake`] makes lanes from pending connections.
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
