@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "a message that is read in place")]
 
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use tontine::{Error, Peer};
 
 use crate::failure::exception;
-use crate::shared::{Failure, Shared, duplicate, options};
+use crate::shared::{self, Failure, Shared, duplicate, options};
 use crate::view::{MessagePointer, MessageView};
 use crate::wait::{Timeout, spin as spin_time};
 
@@ -45,7 +46,7 @@ use crate::wait::{Timeout, spin as spin_time};
 #[pyclass(name = "Mailbox", module = "tontine", frozen, weakref)]
 pub(crate) struct PyMailbox {
     state: Shared<State>,
-    address: String,
+    address: PathBuf,
     poll_time: Duration,
     /// `true` while a `MessageView` shows the message last received.
     viewed: Arc<AtomicBool>,
@@ -179,8 +180,7 @@ impl PyMailbox {
         let options =
             options(cap, allow_uids).mode(mode).mailbox_cap(cap.unwrap_or(0).max(1 << 30));
         let poll_time = spin_time(spin)?;
-        let address = address.to_string_lossy().into_owned();
-        let opened = options.bind(&address).and_then(|mailbox| {
+        let opened = options.bind(shared::address(&address)).and_then(|mailbox| {
             let descriptor = duplicate(&mailbox)?;
             Ok((mailbox, descriptor))
         });
@@ -198,8 +198,8 @@ impl PyMailbox {
 
     /// The address.
     #[getter]
-    fn address(&self) -> &str {
-        &self.address
+    fn address(&self) -> &OsStr {
+        self.address.as_os_str()
     }
 
     /// Number of connected senders.

@@ -1,5 +1,6 @@
 //! The sending end: [`PySender`], which Python calls `Sender`.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tontine::mailbox::WaitStrategy;
 
 use crate::bytes::MessageBytes;
 use crate::failure::exception;
-use crate::shared::{Shared, duplicate, options};
+use crate::shared::{self, Shared, duplicate, options};
 use crate::wait::{Timeout, spin as spin_time};
 
 /// Pause between two attempts to connect.
@@ -43,7 +44,7 @@ const LONG: usize = 64 << 10;
 #[pyclass(name = "Sender", module = "tontine", frozen, weakref)]
 pub(crate) struct PySender {
     sender: Shared<tontine::mailbox::Sender>,
-    address: String,
+    address: PathBuf,
     /// A duplicate of the sender's descriptor, which stays open until no thread can use it.
     descriptor: OwnedFd,
 }
@@ -102,11 +103,10 @@ impl PySender {
     ) -> PyResult<Self> {
         let limit = Timeout::of(timeout)?;
         let strategy = WaitStrategy::SpinThenSleep(spin_time(spin)?);
-        let address = address.to_string_lossy().into_owned();
         let options = options(cap, allow_uids).wait_strategy(strategy).interruptible(true);
         loop {
             let connected = py.detach(|| {
-                let sender = options.connect(&address)?;
+                let sender = options.connect(shared::address(&address))?;
                 let descriptor = duplicate(&sender)?;
                 Ok((sender, descriptor))
             });
@@ -126,8 +126,8 @@ impl PySender {
 
     /// The address.
     #[getter]
-    fn address(&self) -> &str {
-        &self.address
+    fn address(&self) -> &OsStr {
+        self.address.as_os_str()
     }
 
     /// The process id of the mailbox's owner, or None before the owner has accepted this sender.

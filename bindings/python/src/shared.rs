@@ -1,11 +1,13 @@
 //! One end of a lane, used by the threads of one process: [`Shared`].
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
-use tontine::mailbox::Options;
+use tontine::mailbox::{Address, Options};
 use tontine::{Error, Peer};
 
 use crate::failure::{exception, sender_died};
@@ -100,6 +102,14 @@ impl<T: Send> Shared<T> {
                  made from it, before the next call",
             ),
         }
+    }
+}
+
+/// Converts a path, or "@" and a name, into an address.
+pub(crate) fn address(path: &Path) -> Address {
+    match path.as_os_str().as_bytes().strip_prefix(b"@") {
+        Some(name) => Address::abstract_name(name),
+        None => Address::path(path),
     }
 }
 

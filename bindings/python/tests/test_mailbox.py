@@ -185,8 +185,10 @@ def test_invalid_address_is_refused(address: str) -> None:
 
 
 def test_path_objects_and_abstract_names_are_addresses(tmp_path: Path) -> None:
-    for address in (tmp_path / "mailbox", f"@tontine-test-{os.getpid()}"):
+    not_utf8 = str(tmp_path) + "/\udcff"
+    for address in (tmp_path / "mailbox", f"@tontine-test-{os.getpid()}", not_utf8):
         with Mailbox(address) as mailbox, Sender(address) as sender:
+            assert mailbox.address == sender.address == os.fspath(address)
             sender.send(b"here")
             assert mailbox.recv() == b"here"
 
