@@ -29,4 +29,11 @@ mod module {
     use super::sender::PySender;
     #[pymodule_export]
     use super::view::MessageView;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }

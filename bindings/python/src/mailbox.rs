@@ -20,6 +20,12 @@ use crate::shared::{self, Failure, Shared, duplicate, options};
 use crate::view::{MessagePointer, MessageView};
 use crate::wait::{Timeout, spin as spin_time};
 
+/// Default of the parameter `cap`, in bytes.
+const DEFAULT_CAP: u64 = 64 << 20;
+
+/// Number of senders that can have all of their cap at the same time. The memory is the senders'.
+const MANY_SENDERS: u64 = 64;
+
 /// Receives messages from any number of senders, in processes that may die at any time.
 ///
 /// The address is a path in the file system, or a text that begins with "@", which is a name in
@@ -65,7 +71,7 @@ struct State {
 
 impl PyMailbox {
     /// Returns `true` while a message is used in place.
-    pub(crate) fn has_view(&self) -> bool {
+    fn has_view(&self) -> bool {
         self.viewed.load(Ordering::Acquire)
     }
 
@@ -88,9 +94,12 @@ impl PyMailbox {
         &self,
         py: Python<'_>,
         timeout: Option<f64>,
-        take: impl Fn(MessagePointer) -> T,
+        take: impl Fn(&mut State, MessagePointer) -> T,
     ) -> PyResult<T> {
-        let look = |state: &mut State| Ok(state.look()?.map(&take));
+        let look = |state: &mut State| {
+            let found = state.look()?;
+            Ok(found.map(|message| take(state, message)))
+        };
         if let Some(taken) = self.receive(py, look)? {
             return Ok(taken);
         }
@@ -99,8 +108,8 @@ impl PyMailbox {
             let mut armed = false;
             let poll_then_arm = |state: &mut State| {
                 let found = py.detach(|| state.poll(limit.left(self.poll_time)))?;
-                armed = found.is_none() && state.mailbox.arm()?;
-                Ok(found.map(&take))
+                armed = found.is_none() && state.arm()?;
+                Ok(found.map(|message| take(state, message)))
             };
             if let Some(taken) = self.receive(py, poll_then_arm)? {
                 return Ok(taken);
@@ -117,12 +126,7 @@ impl PyMailbox {
 impl State {
     /// Returns the next message, or `None` if there is none now.
     fn look(&mut self) -> Result<Option<MessagePointer>, Failure> {
-        if self.report_deaths {
-            self.deaths.extend(self.mailbox.take_deaths().into_iter().map(|(_, peer)| peer));
-            if let Some(peer) = self.deaths.pop_front() {
-                return Err(Failure::SenderDied(peer));
-            }
-        }
+        self.report_death()?;
         // SAFETY: the callers copy the message, or show it in a read-only view until the next
         // receiving call. A sender that does not keep to the protocol can change its bytes, but
         // not make them inaccessible.
@@ -130,9 +134,39 @@ impl State {
             Ok(message) => {
                 Ok(Some(MessagePointer { start: message.as_ptr(), length: message.len() }))
             }
-            Err(Error::WouldBlock) => Ok(None),
+            Err(Error::WouldBlock) => {
+                // The call may have found that a sender has ended.
+                self.report_death()?;
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn report_death(&mut self) -> Result<(), Failure> {
+        if self.report_deaths {
+            self.deaths.extend(self.mailbox.take_deaths().into_iter().map(|(_, peer)| peer));
+        }
+        self.deaths.pop_front().map_or(Ok(()), |peer| Err(Failure::SenderDied(peer)))
+    }
+
+    /// Arms the mailbox, and returns `true` if there is nothing to receive or to report.
+    fn arm(&mut self) -> tontine::Result<bool> {
+        let armed = self.mailbox.arm()?;
+        if self.report_deaths {
+            self.deaths.extend(self.mailbox.take_deaths().into_iter().map(|(_, peer)| peer));
+        }
+        Ok(armed && self.deaths.is_empty())
+    }
+
+    /// Copies the message that was just found. If there is no memory for the copy, the next call
+    /// finds the message again.
+    fn copy<'py>(
+        &mut self,
+        py: Python<'py>,
+        message: MessagePointer,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        message.copy(py).inspect_err(|_| self.mailbox.requeue())
     }
 
     /// Returns the next message, or `None` if there is none now or the next call fails.
@@ -177,8 +211,10 @@ impl PyMailbox {
         allow_uids: Vec<u32>,
         report_deaths: bool,
     ) -> PyResult<Self> {
-        let options =
-            options(cap, allow_uids).mode(mode).mailbox_cap(cap.unwrap_or(0).max(1 << 30));
+        let lane_cap = cap.unwrap_or(DEFAULT_CAP);
+        // Half of the mailbox's cap is for lanes with their whole cap.
+        let mailbox_cap = lane_cap.saturating_mul(2 * MANY_SENDERS);
+        let options = options(cap, allow_uids).mode(mode).mailbox_cap(mailbox_cap);
         let poll_time = spin_time(spin)?;
         let opened = options.bind(shared::address(&address)).and_then(|mailbox| {
             let descriptor = duplicate(&mailbox)?;
@@ -221,7 +257,7 @@ impl PyMailbox {
     ///     ValueError: The mailbox was closed, or the timeout is negative.
     #[pyo3(signature = (timeout = None))]
     fn recv<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyBytes>> {
-        self.next(py, timeout, |message| message.copy(py))?
+        self.next(py, timeout, |state, message| state.copy(py, message))?
     }
 
     /// Returns the next message.
@@ -233,7 +269,7 @@ impl PyMailbox {
     ///     Other exceptions: As for `recv`.
     fn try_recv<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let take = |state: &mut State| match state.look()? {
-            Some(message) => Ok(message.copy(py)),
+            Some(message) => Ok(state.copy(py, message)),
             None => Err(Error::WouldBlock.into()),
         };
         self.receive(py, take)?
@@ -256,27 +292,19 @@ impl PyMailbox {
         max: usize,
         timeout: Option<f64>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let mut batch = Vec::new();
         if max == 0 {
-            return Ok(batch);
+            return Ok(Vec::new());
         }
-        batch.push(self.recv(py, timeout)?);
-        let rest = |state: &mut State| {
+        self.next(py, timeout, |state, message| {
+            let mut batch = vec![state.copy(py, message)?];
             while batch.len() < max
                 && let Some(message) = state.look_further()
+                && let Ok(copy) = state.copy(py, message)
             {
-                match message.copy(py) {
-                    Ok(copy) => batch.push(copy),
-                    Err(_out_of_memory) => {
-                        state.mailbox.requeue();
-                        break;
-                    }
-                }
+                batch.push(copy);
             }
-            Ok(())
-        };
-        self.receive(py, rest)?;
-        Ok(batch)
+            Ok(batch)
+        })?
     }
 
     /// Waits for the next message and returns a view of it, without a copy.
@@ -299,7 +327,7 @@ impl PyMailbox {
     #[pyo3(signature = (timeout = None))]
     fn recv_view(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<MessageView> {
         let this = slf.get();
-        let message = this.next(slf.py(), timeout, |message| {
+        let message = this.next(slf.py(), timeout, |_, message| {
             this.viewed.store(true, Ordering::Release);
             message
         })?;
@@ -326,17 +354,37 @@ impl PyMailbox {
         })
     }
 
+    /// Ends the use of the message in place, and acknowledges it.
+    fn _end_view(&self, py: Python<'_>) -> PyResult<()> {
+        let mut state = self.state.lock(py)?;
+        self.viewed.store(false, Ordering::Release);
+        if let Some(state) = &mut *state {
+            state.mailbox.ack();
+        }
+        Ok(())
+    }
+
+    /// Removes and returns the errors of senders that were refused or broke the protocol, oldest
+    /// first.
+    fn take_errors(&self, py: Python<'_>) -> PyResult<Vec<PyErr>> {
+        let errors = self.state.with(py, |state| Ok(state.mailbox.take_errors()))?;
+        Ok(errors.iter().map(|error| exception(py, error)).collect())
+    }
+
     /// Returns a descriptor for `select` and event loops; call `arm` before each wait.
-    fn fileno(&self) -> i32 {
-        self.descriptor.as_raw_fd()
+    ///
+    /// Raises:
+    ///     ValueError: The mailbox was closed.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.state.with(py, |_| Ok(self.descriptor.as_raw_fd()))
     }
 
     /// Prepares for waiting until the descriptor is readable.
     ///
-    /// Returns False if there may be a message: call `try_recv` until it raises `WouldBlock`, then
-    /// arm again.
+    /// Returns False if there may be a message or a death to report: call `try_recv` until it
+    /// raises `WouldBlock`, then arm again.
     fn arm(&self, py: Python<'_>) -> PyResult<bool> {
-        self.receive(py, |state| Ok(state.mailbox.arm()?))
+        self.receive(py, |state| Ok(state.arm()?))
     }
 
     /// Closes the mailbox and frees its address.
@@ -370,9 +418,17 @@ impl PyMailbox {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.close(py)
+    #[pyo3(signature = (kind, _value, _traceback))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        // The frames of an exception may keep a message in use. The mailbox is then closed when the
+        // last object that refers to it is gone.
+        if self.has_view() && !kind.is_none() { Ok(()) } else { self.close(py) }
     }
 
     fn __iter__(slf: Py<Self>) -> Py<Self> {

@@ -1,7 +1,7 @@
 //! The sending end: [`PySender`], which Python calls `Sender`.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ use crate::wait::{Timeout, spin as spin_time};
 
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(2);
+
+/// Maximum time that a wait keeps other threads from using the sender.
+const MAX_LOCKED: Duration = Duration::from_millis(20);
 
 /// Number of bytes from which a copy releases the interpreter's lock.
 const LONG: usize = 64 << 10;
@@ -35,6 +38,8 @@ const LONG: usize = 64 << 10;
 ///     timeout: Seconds to wait until a process owns the address; None waits indefinitely.
 ///     cap: Maximum number of bytes that the messages may occupy (default 64 MiB). The longest
 ///         message is a quarter of it.
+///     first_chunk: Number of bytes of the memory in which messages wait until the receiver accepts
+///         the sender. It grows up to `cap` later.
 ///     spin: Seconds to poll before each sleep in the kernel (at most 0.1).
 ///     allow_uids: Other users who may own the mailbox. By default only this user may.
 ///
@@ -45,6 +50,7 @@ const LONG: usize = 64 << 10;
 pub(crate) struct PySender {
     sender: Shared<tontine::mailbox::Sender>,
     address: PathBuf,
+    poll_time: Duration,
     /// A duplicate of the sender's descriptor, which stays open until no thread can use it.
     descriptor: OwnedFd,
 }
@@ -65,23 +71,25 @@ impl PySender {
         })
     }
 
-    /// Repeats a call that may time out until it succeeds or the time is over.
-    fn retry(
-        &self,
-        py: Python<'_>,
-        limit: Timeout,
-        call: impl Fn(&mut tontine::mailbox::Sender, Duration) -> tontine::Result<()> + Sync,
-    ) -> PyResult<()> {
+    /// Waits for free space, and sends a message.
+    fn send_later(&self, py: Python<'_>, bytes: &MessageBytes<'_>, limit: Timeout) -> PyResult<()> {
         loop {
-            let length = limit.step(py)?;
-            let done = self.sender.with(py, |sender| {
-                py.detach(|| match call(sender, length) {
-                    Err(Error::TimedOut | Error::Interrupted) => Ok(false),
-                    done => done.map(|()| true),
-                })
+            let poll_time = limit.left(self.poll_time);
+            let (sent, armed) = self.sender.with(py, |sender| {
+                match py.detach(|| sender.send_timeout(bytes, poll_time)) {
+                    Err(Error::TimedOut | Error::Interrupted) => {
+                        Ok((false, sender.arm(bytes.len())?))
+                    }
+                    sent => sent.map(|()| (true, false)),
+                }
             })?;
-            if done {
+            if sent {
                 return Ok(());
+            }
+            if armed {
+                limit.sleep(py, self.descriptor.as_fd())?;
+            } else {
+                limit.step(py)?;
             }
         }
     }
@@ -91,19 +99,24 @@ impl PySender {
 impl PySender {
     #[new]
     #[pyo3(signature = (
-        address, *, timeout = 0.0, cap = None, spin = 20e-6, allow_uids = Vec::new()
+        address, *, timeout = 0.0, cap = None, first_chunk = 4096, spin = 20e-6,
+        allow_uids = Vec::new()
     ))]
     fn new(
         py: Python<'_>,
         address: PathBuf,
         timeout: Option<f64>,
         cap: Option<u64>,
+        first_chunk: u64,
         spin: f64,
         allow_uids: Vec<u32>,
     ) -> PyResult<Self> {
         let limit = Timeout::of(timeout)?;
-        let strategy = WaitStrategy::SpinThenSleep(spin_time(spin)?);
-        let options = options(cap, allow_uids).wait_strategy(strategy).interruptible(true);
+        let poll_time = spin_time(spin)?;
+        let options = options(cap, allow_uids)
+            .wait_strategy(WaitStrategy::SpinThenSleep(poll_time))
+            .interruptible(true)
+            .first_chunk(first_chunk);
         loop {
             let connected = py.detach(|| {
                 let sender = options.connect(shared::address(&address))?;
@@ -113,7 +126,7 @@ impl PySender {
             match connected {
                 Ok((sender, descriptor)) => {
                     let sender = Shared::new(sender, "sender");
-                    return Ok(Self { sender, address, descriptor });
+                    return Ok(Self { sender, address, poll_time, descriptor });
                 }
                 Err(Error::NoMailbox { .. }) if !limit.left(CONNECT_PAUSE).is_zero() => {
                     py.check_signals()?;
@@ -180,8 +193,7 @@ impl PySender {
         if self.send_now(py, &bytes)? {
             return Ok(());
         }
-        let limit = Timeout::of(timeout)?;
-        self.retry(py, limit, |sender, length| sender.send_timeout(&bytes, length))
+        self.send_later(py, &bytes, Timeout::of(timeout)?)
     }
 
     /// Sends a message.
@@ -217,7 +229,7 @@ impl PySender {
             let message = message?;
             let bytes = MessageBytes::of(&message)?;
             if !self.send_now(py, &bytes)? {
-                self.retry(py, limit, |sender, length| sender.send_timeout(&bytes, length))?;
+                self.send_later(py, &bytes, limit)?;
             }
         }
         Ok(())
@@ -256,13 +268,28 @@ impl PySender {
     ///     The exceptions of `send`.
     #[pyo3(signature = (timeout = None))]
     fn wait_acked(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
-        self.retry(py, Timeout::of(timeout)?, |sender, length| sender.wait_acked(Some(length)))
+        let limit = Timeout::of(timeout)?;
+        loop {
+            let length = limit.step(py)?.min(MAX_LOCKED);
+            let acked = self.sender.with(py, |sender| {
+                match py.detach(|| sender.wait_acked(Some(length))) {
+                    Err(Error::TimedOut | Error::Interrupted) => Ok(false),
+                    acked => acked.map(|()| true),
+                }
+            })?;
+            if acked {
+                return Ok(());
+            }
+        }
     }
 
     /// Returns a descriptor that is readable when the receiver has ended and, after `arm`, when
     /// there may be free space.
-    fn fileno(&self) -> i32 {
-        self.descriptor.as_raw_fd()
+    ///
+    /// Raises:
+    ///     ValueError: The sender was closed.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.sender.with(py, |_| Ok(self.descriptor.as_raw_fd()))
     }
 
     /// Prepares for waiting until the descriptor is readable, to send `length` bytes.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBytes, PyMemoryView, PyWeakrefMethods, PyWeakrefReference};
 
 /// A message in the sender's memory.
 #[derive(Clone, Copy)]
@@ -51,7 +51,8 @@ pub(crate) struct MessageView {
     message: MessagePointer,
     /// Number of buffers that other objects hold, or [`RELEASED`].
     exports: AtomicUsize,
-    view: Mutex<Option<Py<PyAny>>>,
+    /// The view that the `with` statement yielded.
+    view: Mutex<Option<Py<PyWeakrefReference>>>,
 }
 
 impl MessageView {
@@ -65,24 +66,20 @@ impl MessageView {
         Self { mailbox, viewed, message, exports: AtomicUsize::new(0), view: Mutex::new(None) }
     }
 
-    /// Lets the mailbox receive again, unless another object holds a buffer. Returns `true` if none
-    /// does.
-    fn release(&self) -> bool {
+    /// Ends further use, unless another object holds a buffer. Returns `true` if the caller must let
+    /// the mailbox receive again.
+    fn begin_release(&self) -> bool {
         let (before, after) = (Ordering::AcqRel, Ordering::Acquire);
-        match self.exports.compare_exchange(0, RELEASED, before, after) {
-            Ok(_) => {
-                self.viewed.store(false, Ordering::Release);
-                true
-            }
-            Err(exports) => exports == RELEASED,
-        }
+        self.exports.compare_exchange(0, RELEASED, before, after).is_ok()
     }
 }
 
 /// The last object that used the message is gone.
 impl Drop for MessageView {
     fn drop(&mut self) {
-        self.release();
+        if self.begin_release() {
+            self.viewed.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -92,10 +89,13 @@ impl MessageView {
         self.message.length
     }
 
-    fn __enter__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        let view = PyMemoryView::from(slf.as_any())?.into_any().unbind();
-        let copy = view.clone_ref(slf.py());
-        *slf.get().view.lock().unwrap_or_else(PoisonError::into_inner) = Some(copy);
+    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        let view = PyMemoryView::from(slf.as_any())?;
+        let weak = PyWeakrefReference::new(view.as_any())?.unbind();
+        let mut last = slf.get().view.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_weak = last.replace(weak);
+        drop(last);
+        drop(last_weak);
         Ok(view)
     }
 
@@ -108,11 +108,12 @@ impl MessageView {
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let released = view.map_or(Ok(()), |view| view.call_method0(py, "release").map(drop));
-        if released.is_ok() && self.release() {
-            // If another thread has closed the mailbox since, the message is acknowledged, too.
-            let _ = self.mailbox.call_method0(py, "ack");
-            return Ok(());
+        let view = view.and_then(|view| view.bind(py).upgrade());
+        let released = view.map_or(Ok(()), |view| view.call_method0("release").map(drop));
+        if released.is_ok() && self.begin_release() {
+            return self.mailbox.call_method0(py, "_end_view").map(drop).inspect_err(|_| {
+                self.viewed.store(false, Ordering::Release);
+            });
         }
         // The frames of an exception keep their arrays until it is handled.
         if !kind.is_none() {

@@ -7,6 +7,8 @@ import gc
 import os
 import pickle
 import select
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -200,8 +202,9 @@ def test_closed_ends_refuse_calls(address: str) -> None:
     sender.send(b"unread")
     mailbox.close()
     mailbox.close()
-    with pytest.raises(ValueError, match="mailbox is closed"):
-        mailbox.recv()
+    for call in (mailbox.recv, mailbox.fileno, mailbox.arm):
+        with pytest.raises(ValueError, match="mailbox is closed"):
+            call()
     with pytest.raises(Closed) as closed:
         sender.send(b"more")
     assert isinstance(closed.value, BrokenPipeError)
@@ -296,6 +299,71 @@ def test_exception_in_view_is_not_replaced(address: str) -> None:
         del view, _kept
         gc.collect()
         assert mailbox.recv() == b"next"
+
+
+def test_exception_passes_view_and_mailbox(address: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        with Mailbox(address) as mailbox, Sender(address) as sender:
+            sender.send(b"12345678")
+            with mailbox.recv_view() as view:
+                _kept = np.frombuffer(view, dtype=np.uint8)
+                raise ZeroDivisionError
+
+
+def test_view_without_exit_is_released_with_its_last_reference(address: str) -> None:
+    with Mailbox(address) as mailbox, Sender(address) as sender:
+        sender.send_batch([b"first", b"second"])
+        view = mailbox.recv_view().__enter__()
+        with pytest.raises(BufferError):
+            mailbox.recv()
+        assert bytes(view) == b"first"
+        del view
+        gc.collect()
+        assert mailbox.recv() == b"second"
+
+
+def test_message_is_kept_if_memory_is_short(address: str) -> None:
+    program = (
+        "import mmap, resource, tontine\n"
+        "long = mmap.mmap(-1, 100_000_000)\n"
+        f"mailbox = tontine.Mailbox({address!r}, cap=1 << 29)\n"
+        f"sender = tontine.Sender({address!r}, cap=1 << 29, first_chunk=1 << 29)\n"
+        "sender.send(b'first')\n"
+        "assert mailbox.recv() == b'first'\n"
+        "sender.send(long)\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 20_000_000, -1))\n"
+        "for receive in (mailbox.recv, mailbox.try_recv, mailbox.recv_batch):\n"
+        "    try:\n"
+        "        receive()\n"
+        "    except MemoryError:\n"
+        "        continue\n"
+        "    raise SystemExit('expected a MemoryError')\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))\n"
+        "assert len(mailbox.recv()) == 100_000_000\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_blocked_sends_of_other_threads_do_not_block_try_send(address: str) -> None:
+    with Mailbox(address), Sender(address, cap=4096) as sender:
+
+        def fill() -> None:
+            with pytest.raises(TimedOut):
+                while True:
+                    sender.send(bytes(512), timeout=3)
+
+        threads = [threading.Thread(target=fill) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        start = time.monotonic()
+        for _ in range(20):
+            with pytest.raises(WouldBlock):
+                sender.try_send(bytes(512))
+        assert time.monotonic() - start < 2
+        for thread in threads:
+            thread.join()
 
 
 def test_unused_view_is_released(address: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from tontine import Pool, WorkerDied
@@ -37,6 +40,8 @@ def misbehave(what: str) -> str:
         sys.exit(3)
     if what == "unpicklable":
         return lambda: None  # type: ignore[return-value]
+    if what == "loads badly":
+        return LoadsBadly()  # type: ignore[return-value]
     if what == "unpicklable error":
         raise Unpicklable("a", "b")
     return what
@@ -96,9 +101,121 @@ def test_exception_of_function_is_raised(context: BaseContext) -> None:
         assert "in misbehave" in str(raised.value.__cause__)
         with pytest.raises(RuntimeError, match="Unpicklable"):
             pool.map(misbehave, ["unpicklable error"])
-        with pytest.raises(RuntimeError, match="cannot be sent"):
+        with pytest.raises((AttributeError, pickle.PicklingError)):
             pool.map(misbehave, ["unpicklable"])
         assert pool.map(misbehave, ["fine"]) == ["fine"]
+
+
+def echo(argument: object) -> object:
+    return argument
+
+
+class LoadsBadly:
+    """An object that is pickled, but raises an exception when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (int, ("not a number",))
+
+
+def test_large_arguments_and_results_pass(context: BaseContext) -> None:
+    with Pool(3, context=context) as pool:
+        for size in (200_000, 20_000_000):
+            arguments = [bytes([number]) * size for number in range(12)]
+            assert pool.map(echo, arguments) == arguments
+
+
+def test_object_that_cannot_be_unpickled_fails_its_task_only(context: BaseContext) -> None:
+    with Pool(2, context=context) as pool:
+        pids = pool.pids
+        with pytest.raises(ValueError, match="not a number"):
+            pool.map(echo, [1, LoadsBadly(), 2])
+        with pytest.raises(ValueError, match="not a number"):
+            pool.map(misbehave, ["loads badly"])
+        for _ in range(5):
+            assert pool.map(echo, "abcdef") == list("abcdef")
+        assert pool.pids == pids
+
+
+def test_results_stay_right_after_interrupted_calls() -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        with Pool(3) as pool:
+            for delay in range(1, 40):
+                with contextlib.suppress(Interrupted):
+                    signal.setitimer(signal.ITIMER_REAL, delay * 0.0003)
+                    pool.map(echo, range(10_000))
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                arguments = [(delay, number) for number in range(20)]
+                assert pool.map(echo, arguments) == arguments
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_tasks_are_spread_over_all_workers(context: BaseContext) -> None:
+    with Pool(4, context=context) as pool:
+        start = time.monotonic()
+        assert len(set(pool.map(slow_pid, range(4)))) == 4
+        assert time.monotonic() - start < 15
+
+
+def slow_pid(_: int) -> int:
+    time.sleep(4)
+    return os.getpid()
+
+
+def test_close_ends_stopped_and_deaf_workers(context: BaseContext) -> None:
+    before = signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    try:
+        with Pool(2, context=context) as pool:
+            pool.map(echo, range(4))
+            os.kill(pool.pids[0], signal.SIGSTOP)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_pool_continues_after_failed_starts(context: BaseContext, tmp_path: Path) -> None:
+    marker = tmp_path / "works"
+    with Pool(1, exit_unless, (str(marker),), context=context) as pool:
+        with pytest.raises(RuntimeError, match="before they are ready, with exit code 4"):
+            pool.map(echo, [1])
+        marker.touch()
+        assert pool.map(echo, [2]) == [2]
+
+
+def exit_unless(marker: str) -> None:
+    if not os.path.exists(marker):
+        os._exit(4)
+
+
+def test_forked_child_leaves_pool_alone() -> None:
+    with Pool(2) as pool:
+        pool.map(echo, range(4))
+        child = os.fork()
+        if child == 0:
+            pool.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        pids = pool.pids
+        assert pool.map(echo, range(4)) == list(range(4))
+        assert pool.pids == pids
+
+
+def test_other_methods_call_like_map() -> None:
+    with Pool(2) as pool:
+        assert list(pool.imap(square, range(20))) == [number**2 for number in range(20)]
+        assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
+        assert pool.apply(sorted, ([3, 1, 2],), {"reverse": True}) == [3, 2, 1]
+        pool.terminate()
+        pool.join()
+        for call in (pool.imap, pool.imap_unordered, pool.map):
+            with pytest.raises(ValueError, match="pool is closed"):
+                call(square, [1])
 
 
 def test_abandoned_results_do_not_mix_with_later_ones() -> None:

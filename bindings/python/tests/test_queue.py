@@ -212,6 +212,29 @@ def test_put_waits_for_consumer() -> None:
     queue.close()
 
 
+def get_then_sleep(queue: Queue[bytes]) -> None:
+    queue.get()
+    time.sleep(60)
+
+
+def test_put_continues_while_consumer_is_busy(context: BaseContext) -> None:
+    queue: Queue[bytes] = Queue()
+    consumer = start(context, get_then_sleep, queue)
+    # Half of it arrives before the consumer's first `get`.
+    for _ in range(8):
+        queue.put(bytes(50_000), timeout=30)
+    while True:
+        try:
+            for _ in range(10):
+                queue.put(bytes(10_000_000), timeout=10)
+            break
+        except Full:
+            assert consumer.is_alive()
+    queue.close()
+    consumer.kill()
+    consumer.join()
+
+
 def test_full_queue_raises_full() -> None:
     with Queue[bytes](max_bytes=8192) as queue:
         queue.bind()
@@ -246,8 +269,12 @@ def test_closed_queue_refuses_objects_of_producers() -> None:
     other.put(1)
     assert queue.get() == 1
     queue.close()
+    queue.close()
     with pytest.raises(Closed):
         other.put(2)
+    for call in (queue.get, queue.bind, queue.connect, lambda: queue.put(3)):
+        with pytest.raises(ValueError, match="queue is closed"):
+            call()
 
 
 def test_object_that_cannot_be_pickled_is_refused() -> None:
@@ -338,6 +365,37 @@ def test_lock_held_during_fork_is_reported_in_child(address: str) -> None:
         process = start(context, use_after_fork, results, sender, results)
         assert results.get(timeout=30) == "forked"
         process.join()
+        thread.join()
+
+
+@pytest.mark.parametrize("what", ["put", "get"])
+def test_threads_of_forked_child_share_its_ends(what: str) -> None:
+    context = multiprocessing.get_context("fork")
+    with Queue[int]() as first, Queue[int]() as second:
+        for queue in (first, second):
+            queue.bind()
+            queue.put(1)
+            assert queue.get() == 1
+        if what == "get":
+            second.close()
+            second = Queue()
+        process = start(context, use_in_threads, first, second, what)
+        if what == "get":
+            for number in range(16):
+                second.put(number)
+        assert sorted(first.get(timeout=30) for _ in range(16)) == list(range(16))
+        process.join()
+        assert process.exitcode == 0
+
+
+def use_in_threads(first: Queue[int], second: Queue[int], what: str) -> None:
+    def put(number: int) -> None:
+        first.put(second.get() if what == "get" else number)
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
         thread.join()
 
 

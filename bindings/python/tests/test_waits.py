@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from tontine import Closed, Mailbox, Sender, TimedOut
+from tontine import Closed, Mailbox, Sender, SenderDied, TimedOut
 
 WAITS = {
     "recv": "Mailbox(address).recv()",
@@ -219,6 +220,33 @@ def test_async_send_raises_death_of_receiver(address: str) -> None:
             await sender.send_async(bytes(512))
 
     asyncio.run(main())
+
+
+def test_async_for_raises_death_of_sender(address: str) -> None:
+    context = multiprocessing.get_context("fork")
+
+    async def main() -> int | None:
+        with Mailbox(address, report_deaths=True) as mailbox:
+            process = context.Process(target=send_then_die, args=(address,))
+            process.start()
+            try:
+                async for message in mailbox:
+                    assert message == b"last words"
+            except SenderDied as death:
+                assert death.pid == process.pid
+                return death.pid
+            finally:
+                process.join()
+        return None
+
+    for _ in range(20):
+        assert asyncio.run(asyncio.wait_for(main(), 30)) is not None
+
+
+def send_then_die(address: str) -> None:
+    sender = Sender(address)
+    sender.send(b"last words")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_close_ends_async_wait(address: str) -> None:

@@ -21,7 +21,7 @@ from ._errors import (
     WouldBlock,
 )
 from ._queue import Empty, Full, Queue
-from ._tontine import Mailbox, MessageView, Sender
+from ._tontine import Mailbox, MessageView, Sender, __version__
 
 if TYPE_CHECKING:
     from ._pool import Pool, WorkerDied
@@ -46,6 +46,7 @@ __all__ = [
     "TooLarge",
     "WorkerDied",
     "WouldBlock",
+    "__version__",
 ]
 
 
@@ -56,3 +57,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(_pool, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

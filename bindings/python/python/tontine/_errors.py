@@ -6,6 +6,8 @@ from __future__ import annotations
 class Error(OSError):
     """Base class of the package's exceptions."""
 
+    __module__ = "tontine"
+
     #: The process that the exception names, if it is known.
     pid: int | None = None
 
@@ -13,38 +15,58 @@ class Error(OSError):
 class OwnerDied(Error):
     """The process that owned the mailbox died; ``pid`` is its process id."""
 
+    __module__ = "tontine"
+
 
 class SenderDied(Error):
     """A sender's process died before it closed the sender; ``pid`` is its process id."""
+
+    __module__ = "tontine"
 
 
 class Closed(Error, BrokenPipeError):
     """The receiver closed the mailbox."""
 
+    __module__ = "tontine"
+
 
 class WouldBlock(Error, BlockingIOError):
     """There is no message, or no free space, now."""
+
+    __module__ = "tontine"
 
 
 class TimedOut(Error, TimeoutError):
     """There was no message, or no free space, in time."""
 
+    __module__ = "tontine"
+
 
 class TooLarge(Error):
     """The message is longer than the cap of either end allows."""
+
+    __module__ = "tontine"
 
 
 class Forked(Error):
     """The object belongs to the parent of this process: open another one here."""
 
+    __module__ = "tontine"
+
 
 class AddressInUse(Error):
     """A live process owns the address; ``pid`` is its process id, if it is known."""
+
+    __module__ = "tontine"
 
 
 class NoMailbox(Error, ConnectionRefusedError):
     """No process owns the address."""
 
+    __module__ = "tontine"
+
 
 class Denied(Error, PermissionError):
     """The other end's user is not allowed here, or this user is not allowed there."""
+
+    __module__ = "tontine"

@@ -8,24 +8,18 @@ import pickle
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ._errors import Closed, Error, NoMailbox, OwnerDied, SenderDied
 from ._queue import Empty, Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-#: Maximum number of tasks that a worker has at a time: the one in work and those that follow.
-_MAX_HELD = 4
-
-#: Maximum number of workers in succession that die before they are ready.
-_MAX_FAILED_STARTS = 3
 
 #: Seconds after which an idle worker checks whether the pool's process lives. Once the pool has
 #: connected to the worker, its death ends the worker's wait at once.
@@ -35,9 +29,13 @@ _CHECK_AFTER = 1.0
 class WorkerDied(RuntimeError):
     """The worker of a task died, as did the workers of its repetitions."""
 
+    __module__ = "tontine"
+
 
 class RemoteTraceback(Exception):
     """The traceback of an exception in a worker, which the exception has as its cause."""
+
+    __module__ = "tontine"
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -46,40 +44,46 @@ class RemoteTraceback(Exception):
         return f"\n{self.text}"
 
 
-@dataclass
 class _Run:
-    """The tasks of one call of ``map`` or ``imap_unordered``."""
+    """The tasks of one call of a method of the pool."""
 
-    function: Callable[[Any], Any]
-    arguments: Iterator[tuple[int, Any]]
-    unfinished: int = 0
-    exhausted: bool = False
-    #: True once the caller wants no more results.
-    closed: bool = False
-    #: Results that the caller has not seen: ordinal, value, and exception if there is one.
-    done: deque[tuple[int, Any, BaseException | None]] = field(default_factory=deque)
+    def __init__(self, function: Callable[[Any], Any], arguments: Iterable[Any]) -> None:
+        self.function = function
+        self.arguments = enumerate(arguments)
+        self.exhausted = False
+        self.unfinished = 0
+        #: True once the caller wants no more results.
+        self.closed = False
+        #: Results that the caller has not seen: ordinal, value, and exception if there is one.
+        self.done: deque[tuple[int, Any, BaseException | None]] = deque()
 
 
-@dataclass
 class _Task:
-    run: _Run
-    ordinal: int
-    argument: Any
-    deaths: int = 0
+    def __init__(self, number: int, run: _Run, ordinal: int, argument: Any) -> None:
+        #: Number of this task in its pool.
+        self.number = number
+        self.run = run
+        #: Number of its argument in its run.
+        self.ordinal = ordinal
+        self.argument = argument
+        #: Number of workers that died of it.
+        self.deaths = 0
 
     def finish(self, value: Any, error: BaseException | None = None) -> None:
         self.run.unfinished -= 1
         self.run.done.append((self.ordinal, value, error))
 
 
-@dataclass
 class _Worker:
-    process: BaseProcess
-    tasks: Queue[Any]
-    ready: bool = False
-    ended: bool = False
-    #: The tasks that this worker has, in the order in which it works on them.
-    held: deque[_Task] = field(default_factory=deque)
+    def __init__(self, process: BaseProcess, tasks: Queue[Any]) -> None:
+        self.process = process
+        self.tasks = tasks
+        self.ready = False
+        self.task: _Task | None = None
+
+    def is_idle(self) -> bool:
+        """Returns whether the worker may have a task: it works on none that still matters."""
+        return self.ready and (self.task is None or self.task.run.closed)
 
 
 class Pool:
@@ -94,13 +98,19 @@ class Pool:
 
     Args:
         processes: Number of workers (default: the number of usable processors).
+        initializer: A function that each worker calls first.
+        initargs: Its arguments.
         retries: Number of times that a task is repeated whose worker died.
         context: The start method's context, from ``multiprocessing.get_context``.
     """
 
+    __module__ = "tontine"
+
     def __init__(
         self,
         processes: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: Iterable[Any] = (),
         *,
         retries: int = 2,
         context: BaseContext | None = None,
@@ -110,9 +120,13 @@ class Pool:
         if processes < 1:
             raise ValueError(f"expected at least 1 process, found {processes}")
         self._retries = retries
+        self._initializer = (initializer, tuple(initargs))
         self._context: Any = context or multiprocessing.get_context()
+        self._pid = os.getpid()
+        self._numbers = count()
         self._repeated: deque[_Task] = deque()
-        self._failed_starts = 0
+        #: Number of workers in succession that ended before they were ready, and its maximum.
+        self._failed_starts, self._max_failed_starts = 0, max(3, 2 * processes)
         self._results: Queue[Any] = Queue()
         self._mailbox = self._results.bind()
         self._workers = [self._start() for _ in range(processes)]
@@ -127,29 +141,59 @@ class Pool:
 
         Raises:
             WorkerDied: A task's worker died, and again on each retry.
-            RuntimeError: Workers die before they are ready.
+            RuntimeError: Workers end before they are ready.
             Exception: The first exception that the function raised.
         """
         results = dict(self._results_of(function, arguments))
         return [results[ordinal] for ordinal in range(len(results))]
 
+    def starmap(self, function: Callable[..., R], arguments: Iterable[Iterable[Any]]) -> list[R]:
+        """Calls the function with the arguments in each iterable, otherwise like ``map``."""
+        return self.map(_Starred(function), arguments)
+
+    def apply(
+        self,
+        function: Callable[..., R],
+        args: Iterable[Any] = (),
+        kwds: Mapping[str, Any] | None = None,
+    ) -> R:
+        """Calls the function in a worker, and returns its result. Raises like ``map``."""
+        result: R = self.map(_Starred(function, dict(kwds or {})), [args])[0]
+        return result
+
+    def imap(self, function: Callable[[T], R], arguments: Iterable[T]) -> Iterator[R]:
+        """Calls the function with each argument, and yields the results in the same order.
+
+        The workers receive tasks while the caller iterates. Raises like ``map``.
+        """
+        return self._in_order(self._results_of(function, arguments))
+
     def imap_unordered(self, function: Callable[[T], R], arguments: Iterable[T]) -> Iterator[R]:
         """Calls the function with each argument, and yields each result as soon as it is there.
 
-        Raises the exceptions of ``map``.
+        The workers receive tasks while the caller iterates. Raises like ``map``.
         """
-        for _, result in self._results_of(function, arguments):
-            yield result
+        return (result for _, result in self._results_of(function, arguments))
 
     def close(self) -> None:
-        """Ends the workers, also in the middle of a task, and waits until they have ended."""
-        for worker in self._workers:
-            worker.process.terminate()
-        for worker in self._workers:
+        """Kills the workers, also in the middle of a task, and waits until they have ended.
+
+        Does nothing in a child that the pool's process forked.
+        """
+        if os.getpid() != self._pid:
+            return
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.process.kill()
+        for worker in workers:
             worker.process.join()
             worker.tasks.close()
-        self._workers = []
         self._results.close()
+
+    terminate = close
+
+    def join(self) -> None:
+        """Returns at once: ``close`` has waited for the workers."""
 
     def __enter__(self) -> Pool:
         return self
@@ -160,7 +204,12 @@ class Pool:
     def _results_of(
         self, function: Callable[[T], R], arguments: Iterable[T]
     ) -> Iterator[tuple[int, R]]:
-        run = _Run(function, enumerate(arguments))
+        """Returns an iterator over the ordinals of the arguments and their results."""
+        if not self._workers:
+            raise ValueError("this pool is closed; open a new one")
+        return self._iterate(_Run(function, arguments))
+
+    def _iterate(self, run: _Run) -> Iterator[tuple[int, Any]]:
         try:
             while True:
                 self._assign(run)
@@ -175,14 +224,21 @@ class Pool:
         finally:
             run.closed = True
 
+    def _in_order(self, results: Iterator[tuple[int, R]]) -> Iterator[R]:
+        early: dict[int, R] = {}
+        following = 0
+        for ordinal, result in results:
+            early[ordinal] = result
+            while following in early:
+                yield early.pop(following)
+                following += 1
+
     def _assign(self, run: _Run) -> None:
-        """Sends tasks to the workers that are ready for more."""
+        """Sends a task to each idle worker."""
         if not self._workers:
             raise ValueError("this pool is closed; open a new one")
-        for held in range(_MAX_HELD):
-            for worker in self._workers:
-                if not worker.ready or worker.ended or len(worker.held) > held:
-                    continue
+        for worker in self._workers:
+            if worker.is_idle():
                 if (task := self._next_task(run)) is None:
                     return
                 self._send(worker, task)
@@ -194,22 +250,19 @@ class Pool:
                 return task
         for ordinal, argument in run.arguments:
             run.unfinished += 1
-            return _Task(run, ordinal, argument)
+            return _Task(next(self._numbers), run, ordinal, argument)
         run.exhausted = True
         return None
 
     def _send(self, worker: _Worker, task: _Task) -> None:
+        # The worker unpickles the call for itself, so that it can report a failure.
+        call = pickle.dumps((task.run.function, task.argument), pickle.HIGHEST_PROTOCOL)
+        worker.task = task
         try:
-            worker.tasks.put((task.run.function, task.argument))
+            worker.tasks.put((task.number, call))
         except (OwnerDied, Closed):
-            # `_receive` replaces the worker once its results are received.
-            worker.ended = True
-            self._repeated.appendleft(task)
-        except BaseException:
-            task.run.unfinished -= 1
-            raise
-        else:
-            worker.held.append(task)
+            # `_receive` replaces the worker, and repeats the task.
+            pass
 
     def _receive(self) -> None:
         """Receives a result, or replaces workers that have ended; waits for either."""
@@ -236,92 +289,128 @@ class Pool:
             self._replace(worker)
 
     def _accept(
-        self,
-        pid: int,
-        value: Any = None,
-        error: BaseException | None = None,
-        trace: str | None = None,
+        self, pid: int, number: int | None = None, value: bytes = b"", trace: str | None = None
     ) -> None:
         """Processes a worker's message: it is ready, or has finished a task."""
         worker = next((worker for worker in self._workers if worker.process.pid == pid), None)
         if worker is None:
             return
-        if not worker.ready:
-            self._failed_starts = 0
-            worker.ready = True
+        if number is None:
             try:
                 # From now on, the worker notices at once if this process dies.
                 worker.tasks.connect(timeout=0.0)
             except Error:
-                worker.ended = True
+                # It has died, or this process lacks a resource: another worker takes its place.
+                worker.process.kill()
+            else:
+                self._failed_starts = 0
+                worker.ready = True
             return
-        if error is not None and trace is not None:
-            error.__cause__ = RemoteTraceback(trace)
-        worker.held.popleft().finish(value, error)
+        task = worker.task
+        # Otherwise the caller of that task wants no results any more.
+        if task is None or task.number != number:
+            return
+        worker.task = None
+        try:
+            result = pickle.loads(value)
+        except Exception as error:
+            task.finish(None, error)
+        else:
+            if trace is None:
+                task.finish(result)
+            else:
+                result.__cause__ = RemoteTraceback(trace)
+                task.finish(None, result)
 
     def _replace(self, worker: _Worker) -> None:
-        """Starts another worker for one that has ended, and repeats its tasks."""
+        """Starts another worker for one that has ended, and repeats its task."""
         worker.process.join()
         worker.tasks.close()
         status = worker.process.exitcode
-        if not worker.ready:
-            self._failed_starts += 1
-            if self._failed_starts >= _MAX_FAILED_STARTS:
-                raise RuntimeError(f"workers end before they are ready, with exit code {status}")
         self._workers[self._workers.index(worker)] = self._start()
-        if worker.held:
-            task = worker.held[0]
+        if (task := worker.task) is not None:
             task.deaths += 1
             if task.deaths > self._retries:
-                worker.held.popleft()
                 text = f"{task.deaths} workers died of this task, the last with exit code {status}"
                 task.finish(None, WorkerDied(text))
-        self._repeated.extendleft(reversed(worker.held))
+            else:
+                self._repeated.append(task)
+        if not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts >= self._max_failed_starts:
+                self._failed_starts = 0
+                raise RuntimeError(f"workers end before they are ready, with exit code {status}")
 
     def _start(self) -> _Worker:
         tasks: Queue[Any] = Queue()
-        process = self._context.Process(target=_work, args=(tasks, self._results), daemon=True)
+        arguments = (tasks, self._results, *self._initializer)
+        process = self._context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         return _Worker(process, tasks)
 
 
-def _work(tasks: Queue[Any], results: Queue[Any]) -> None:
+class _Starred:
+    """A function that is called with the arguments in an iterable."""
+
+    def __init__(self, function: Callable[..., Any], keywords: dict[str, Any] | None = None):
+        self.function = function
+        self.keywords = keywords or {}
+
+    def __call__(self, arguments: Iterable[Any]) -> Any:
+        return self.function(*arguments, **self.keywords)
+
+
+def _work(
+    tasks: Queue[Any],
+    results: Queue[Any],
+    initializer: Callable[..., object] | None,
+    initargs: tuple[Any, ...],
+) -> None:
     """Works on tasks until the pool's process ends."""
-    # At a terminal, Ctrl-C reaches all processes: the pool's process ends its workers.
+    # At a terminal, Ctrl-C reaches all processes: the pool's process ends its workers. A handler of
+    # the parent for SIGTERM is the parent's.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    pid = os.getpid()
     try:
         tasks.bind()
         results.connect(timeout=0.0)
-        results.put((os.getpid(),))
+        if initializer is not None:
+            initializer(*initargs)
+        results.put((pid,))
         while True:
             try:
-                function, argument = tasks.get(timeout=_CHECK_AFTER)
+                number, call = tasks.get(timeout=_CHECK_AFTER)
             except Empty:
                 results.connect().service()
             else:
-                _answer(results, function, argument)
+                _answer(results, pid, number, call)
     except (NoMailbox, OwnerDied, SenderDied, Closed):
         pass
 
 
-def _answer(results: Queue[Any], function: Callable[[Any], Any], argument: Any) -> None:
-    """Calls the function, and sends its result or its exception."""
-    pid = os.getpid()
-    answer: tuple[Any, ...]
+def _answer(results: Queue[Any], pid: int, number: int, call: bytes) -> None:
+    """Makes a call, and sends its result or its exception."""
+    trace = None
     try:
-        answer = (pid, function(argument), None, None)
+        function, argument = pickle.loads(call)
+        value = pickle.dumps(function(argument), pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         trace = traceback.format_exc()
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            error = RuntimeError(repr(error))
-        answer = (pid, None, error, trace)
+        value = _pickled(error)
     try:
-        results.put(answer)
+        results.put((pid, number, value, trace))
     except (OwnerDied, Closed):
         raise
-    except Exception as error:
-        # The result cannot be pickled, or is too large.
-        text = f"a result cannot be sent: {error!r}"
-        results.put((pid, None, RuntimeError(text), traceback.format_exc()))
+    except Error as error:
+        results.put((pid, number, _pickled(error), traceback.format_exc()))
+
+
+def _pickled(error: Exception) -> bytes:
+    """Pickles an exception, or its text if the exception itself cannot be pickled."""
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+        return pickled
+    except Exception:
+        return pickle.dumps(RuntimeError(repr(error)))

@@ -6,10 +6,11 @@ import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from queue import Empty, Full
 from typing import Any, Generic, TypeVar, cast
-from weakref import ref
+from weakref import WeakSet, ref
 
 from ._errors import NoMailbox, TimedOut, WouldBlock
 from ._tontine import Mailbox, Sender
@@ -20,6 +21,12 @@ T = TypeVar("T")
 
 #: Default of ``max_bytes``. Memory is used only as far as it is needed.
 _MAX_BYTES = 1 << 30
+
+#: Number of bytes that a producer can put before the consumer's first ``get``.
+_FIRST_CHUNK = 1 << 20
+
+#: All queues of this process, which belong to its parent in a forked child.
+_queues: WeakSet[Queue[Any]] = WeakSet()
 
 
 class Queue(Generic[T]):
@@ -49,6 +56,8 @@ class Queue(Generic[T]):
             that they can reach.
     """
 
+    __module__ = "tontine"
+
     def __init__(
         self,
         *,
@@ -66,14 +75,15 @@ class Queue(Generic[T]):
         self._pickled = pickled
         self._allow_uids = tuple(allow_uids)
         self._address = f"@tontine-{os.urandom(8).hex()}" if address is None else os.fspath(address)
-        self._forget()
+        self._begin()
 
-    def _forget(self) -> None:
+    def _begin(self) -> None:
         """Makes this process neither consumer nor producer, without closing anything."""
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._mailbox: Mailbox | None = None
         self._sender: Sender | None = None
+        self._closed = False
+        _queues.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("_max_bytes", "_pickled", "_allow_uids", "_address")
@@ -81,7 +91,7 @@ class Queue(Generic[T]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._begin()
 
     @property
     def address(self) -> str:
@@ -96,12 +106,8 @@ class Queue(Generic[T]):
         Raises:
             AddressInUse: Another live process is the consumer.
         """
-        mailbox = self._mailbox
-        if mailbox is not None and self._pid == os.getpid():
-            return mailbox
-        if self._pid != os.getpid():
-            self._forget()
         with self._lock:
+            self._check()
             if self._mailbox is None:
                 self._mailbox = Mailbox(
                     self._address,
@@ -120,9 +126,7 @@ class Queue(Generic[T]):
             SenderDied: A producer died, and everything that it had put was returned.
             AddressInUse: Another live process is the consumer.
         """
-        mailbox = self._mailbox
-        if mailbox is None or self._pid != os.getpid():
-            mailbox = self.bind()
+        mailbox = self._mailbox or self.bind()
         try:
             return self._load(mailbox.recv(timeout if block else 0.0))
         except (TimedOut, WouldBlock):
@@ -151,13 +155,15 @@ class Queue(Generic[T]):
         Raises:
             NoMailbox: There was no consumer in time.
         """
-        sender = self._sender
-        if sender is not None and self._pid == os.getpid():
-            return sender
-        if self._pid != os.getpid():
-            self._forget()
+        self._check()
+        if self._sender is not None:
+            return self._sender
         sender = Sender(
-            self._address, timeout=timeout, cap=self._max_bytes, allow_uids=self._allow_uids
+            self._address,
+            timeout=timeout,
+            cap=self._max_bytes,
+            first_chunk=_FIRST_CHUNK,
+            allow_uids=self._allow_uids,
         )
         with self._lock:
             if self._sender is not None:
@@ -185,8 +191,10 @@ class Queue(Generic[T]):
             timeout = 0.0
         try:
             sender = self._sender
-            if sender is None or self._pid != os.getpid():
+            if sender is None:
+                deadline = None if timeout is None else time.monotonic() + timeout
                 sender = self.connect(timeout)
+                timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
             sender.send(message, timeout)
         except (TimedOut, NoMailbox) as error:
             raise Full(str(error)) from None
@@ -205,7 +213,7 @@ class Queue(Generic[T]):
             WouldBlock: The consumer lives.
         """
         with self._lock:
-            if self._sender is None or self._pid != os.getpid():
+            if self._sender is None:
                 return []
             unread = self._sender.take_unread()
             self._sender.close()
@@ -217,13 +225,20 @@ class Queue(Generic[T]):
     def close(self) -> None:
         """Ends the part of this process, as consumer and as producer.
 
-        Producers then raise ``Closed``. What this process put is still delivered.
+        Methods of this object then raise ``ValueError``, and ``put`` raises ``Closed`` in producers.
+        What this process put is still delivered.
         """
-        if self._pid == os.getpid():
-            for end in (self._sender, self._mailbox):
-                if end is not None:
-                    end.close()
-        self._forget()
+        with self._lock:
+            self._closed = True
+            ends = (self._sender, self._mailbox)
+            self._sender = self._mailbox = None
+        for end in ends:
+            if end is not None:
+                end.close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ValueError("this queue is closed; make a new one")
 
     def join_thread(self) -> None:
         """Returns at once: there is no feeder thread."""
@@ -254,3 +269,14 @@ def _close(sender: ref[Sender]) -> None:
         end.close()
     else:
         end._leave_open()
+
+
+def _begin_in_child() -> None:
+    """Lets a forked child open ends of its own. Its copies of the parent's ends are not closed."""
+    for queue in list(_queues):
+        closed = queue._closed
+        queue._begin()
+        queue._closed = closed
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

@@ -5,6 +5,8 @@ from typing import Any, Protocol, final
 
 from typing_extensions import Buffer, Self
 
+from ._errors import Error
+
 class _Array(Protocol):
     """NumPy's arrays, which type checkers take for buffers from Python 3.12 on."""
 
@@ -12,6 +14,8 @@ class _Array(Protocol):
     def __array_interface__(self) -> dict[str, Any]: ...
 
 _Message = Buffer | _Array
+
+__version__: str
 
 @final
 class Mailbox:
@@ -35,6 +39,7 @@ class Mailbox:
     def recv_view(self, timeout: float | None = None) -> MessageView: ...
     def recv_async(self) -> Coroutine[Any, Any, bytes]: ...
     def ack(self) -> None: ...
+    def take_errors(self) -> list[Error]: ...
     def fileno(self) -> int: ...
     def arm(self) -> bool: ...
     def close(self) -> None: ...
@@ -59,6 +64,7 @@ class Sender:
         *,
         timeout: float | None = 0.0,
         cap: int | None = None,
+        first_chunk: int = 4096,
         spin: float = 20e-6,
         allow_uids: Sequence[int] = (),
     ) -> Self: ...
