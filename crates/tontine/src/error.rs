@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn error_text_includes_optional_parts() {
         let text = Error::AddrInUse { address: "/run/a".into(), holder: None }.to_string();
-        assert!(text.starts_with("/run/a is in use by a process that is not visible"), "{text}");
+        assert!(text.starts_with("/run/a is in use by a process whose id is not known"), "{text}");
         let text = Error::TooLarge { len: 70, max: 64, set_by: Some(PEER) }.to_string();
         assert!(text.contains("a cap set by pid 4711 (uid 1000); split"), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![0, 7] }.to_string();
