@@ -124,16 +124,21 @@ def pipe_recv(reader: Any, _: Any, count: int) -> float:
 def zmq_send(address: str, count: int) -> None:
     import zmq
 
-    with zmq.Context() as context, context.socket(zmq.PUSH) as socket:
-        socket.connect(address)
-        for _ in range(count):
-            socket.send(MESSAGE)
+    context = zmq.Context()
+    socket = context.socket(zmq.PUSH)
+    socket.setsockopt(zmq.LINGER, -1)
+    socket.connect(address)
+    for _ in range(count):
+        socket.send(MESSAGE)
+    socket.close()
+    context.term()  # waits until everything is sent
 
 
 def zmq_recv(address: str, count: int) -> float:
     import zmq
 
     with zmq.Context() as context, context.socket(zmq.PULL) as socket:
+        socket.setsockopt(zmq.RCVTIMEO, 20_000)
         socket.bind(address)
         return timed(socket.recv, count)
 
