@@ -121,32 +121,36 @@ def pipe_recv(reader: Any, _: Any, count: int) -> float:
     return timed(reader.recv_bytes, count)
 
 
-def zmq_send(address: str, count: int) -> None:
+def zmq_send(address: str, received: Any, count: int) -> None:
     import zmq
 
-    context = zmq.Context()
-    socket = context.socket(zmq.PUSH)
-    socket.setsockopt(zmq.LINGER, -1)
-    socket.connect(address)
-    for _ in range(count):
-        socket.send(MESSAGE)
-    socket.close()
-    context.term()  # waits until everything is sent
+    with zmq.Context() as context, context.socket(zmq.PUSH) as socket:
+        socket.connect(address)
+        for _ in range(count):
+            socket.send(MESSAGE)
+        # A sender that closes earlier sometimes loses messages.
+        received.wait(60)
 
 
-def zmq_recv(address: str, count: int) -> float:
+def zmq_recv(address: str, received: Any, count: int) -> float:
     import zmq
 
     with zmq.Context() as context, context.socket(zmq.PULL) as socket:
         socket.setsockopt(zmq.RCVTIMEO, 20_000)
         socket.bind(address)
-        return timed(socket.recv, count)
+        seconds = timed(socket.recv, count)
+        received.set()
+        return seconds
 
 
 SINGLE: Pair = (send_all, recv_all, mailbox)
 BATCHED: Pair = (send_batches, recv_batches, mailbox)
 PIPE: Pair = (pipe_send, pipe_recv, lambda: multiprocessing.Pipe(duplex=False))
-ZMQ: Pair = (zmq_send, zmq_recv, lambda: (f"ipc://@bench-{time.monotonic_ns()}",))
+ZMQ: Pair = (
+    zmq_send,
+    zmq_recv,
+    lambda: (f"ipc://@bench-{time.monotonic_ns()}", multiprocessing.Event()),
+)
 
 
 # Frames of 1 MiB. Each receiver reads one number of every page.
