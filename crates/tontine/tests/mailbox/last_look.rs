@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, fork, kill, place};
+use crate::common::{AMPLE, connect, fork, kill, place, until};
 use crate::raw::{RING, header};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use tontine::Error;
@@ -221,11 +221,15 @@ fn chunk_mapping_is_retried_after_memory_shortage() {
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"first").expect("sent");
     sender.wait_acked(Some(AMPLE)).expect("read");
+    // A thread that closes the connection's descriptors would take memory of its own later.
+    until("the receiver has one thread", || {
+        std::fs::read_dir(format!("/proc/{receiver}/task")).expect("a folder").count() == 1
+    });
     let sizes = std::fs::read_to_string(format!("/proc/{receiver}/statm"))
         .expect("the sizes of the process");
     let pages: u64 = sizes.split(' ').next().and_then(|pages| pages.parse().ok()).expect("pages");
-    limit_address_space(receiver, (pages + 64) * 4096);
-    // The new chunk is four times as large as the remaining memory.
+    // Enough for the allocator, which takes 132 KiB at a time, but not for the new chunk of 1 MiB.
+    limit_address_space(receiver, (pages + 192) * 4096);
     sender.send(&[7; 400_000]).expect("sent");
     let error =
         sender.wait_acked(Some(Duration::from_millis(300))).expect_err("no memory for the chunk");
