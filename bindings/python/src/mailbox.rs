@@ -23,7 +23,7 @@ use crate::wait::{Timeout, spin as spin_time};
 /// Default of the parameter `cap`, in bytes.
 const DEFAULT_CAP: u64 = 64 << 20;
 
-/// Number of pauses between two looks, each of which takes the cache line from a sender that writes:
+/// Number of pauses between two looks. Each look takes the cache line from a sender that writes:
 /// with one pause, a stream takes about 1.4 times as long.
 const PAUSES: u32 = 8;
 

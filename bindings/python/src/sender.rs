@@ -307,13 +307,6 @@ impl PySender {
         self.sender.with(py, tontine::mailbox::Sender::service)
     }
 
-    /// Makes the end of this process count as its death, although Python drops all objects.
-    fn _leave_open(&self, py: Python<'_>) -> PyResult<()> {
-        let sender = self.sender.lock(py)?.take();
-        std::mem::forget(sender);
-        Ok(())
-    }
-
     /// Closes the sender. The receiver still receives what was sent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.sender.close(py)

@@ -66,8 +66,8 @@ impl MessageView {
         Self { mailbox, viewed, message, exports: AtomicUsize::new(0), view: Mutex::new(None) }
     }
 
-    /// Ends further use, unless another object holds a buffer. Returns `true` if the caller must let
-    /// the mailbox receive again.
+    /// Ends further use, unless another object holds a buffer. Returns `true` if the caller must
+    /// let the mailbox receive again.
     fn begin_release(&self) -> bool {
         let (before, after) = (Ordering::AcqRel, Ordering::Acquire);
         self.exports.compare_exchange(0, RELEASED, before, after).is_ok()

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import sys
 import threading
 import time
 from multiprocessing.context import BaseContext
@@ -50,13 +49,6 @@ def put_then_die(queue: Queue[Any], *objects: Any) -> None:
 def connect_then_die(queue: Queue[Any]) -> None:
     queue.connect()
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def connect_then_fail(queue: Queue[Any], how: str) -> None:
-    queue.connect()
-    if how == "raise":
-        raise ZeroDivisionError
-    sys.exit(how if how else None)
 
 
 def connect_then_exit(queue: Queue[Any]) -> None:
@@ -127,20 +119,6 @@ def test_usual_end_of_producer_is_not_reported(context: BaseContext) -> None:
     with Queue[Any]() as queue:
         queue.bind()
         start(context, connect_then_exit, queue).join()
-        with pytest.raises(Empty):
-            queue.get(timeout=0.1)
-
-
-@pytest.mark.parametrize("how", ["raise", "exit with this text"])
-def test_producer_ended_by_exception_has_died(context: BaseContext, how: str) -> None:
-    with Queue[Any]() as queue:
-        queue.bind()
-        process = start(context, connect_then_fail, queue, how)
-        with pytest.raises(SenderDied) as died:
-            queue.get()
-        assert died.value.pid == process.pid
-        process.join()
-        start(context, connect_then_fail, queue, "").join()
         with pytest.raises(Empty):
             queue.get(timeout=0.1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -40,7 +39,7 @@ class Queue(Generic[T]):
       consumer had not processed. The next process that calls ``get`` becomes the consumer. (With an
       "@" address, children that the dead consumer forked must have ended before.)
     - If a producer dies, ``get`` returns everything that it had put, then raises ``SenderDied``
-      once. A ``multiprocessing.Process`` that an exception ends counts as dead.
+      once. A process that ends by an exception or ``sys.exit`` closes the queue, and has not died.
 
     Objects are pickled. Unpickling executes code, so only producers of the same user are accepted.
     A queue with ``pickled=False`` carries ``bytes``, and may accept other users.
@@ -260,15 +259,9 @@ class Queue(Generic[T]):
 
 
 def _close(sender: ref[Sender]) -> None:
-    """Closes a sender at the end of its process, unless an exception ends the process."""
-    end = sender()
-    if end is None:
-        return
-    error = sys.exc_info()[1]
-    if error is None or (isinstance(error, SystemExit) and not error.code):
+    """Closes a sender that still exists."""
+    if (end := sender()) is not None:
         end.close()
-    else:
-        end._leave_open()
 
 
 def _begin_in_child() -> None:
