@@ -24,7 +24,7 @@ from typing import Any
 import numpy
 import tontine
 
-MESSAGES, FRAMES = 30_000, 300
+MESSAGES, FRAMES = 200_000, 1000
 MESSAGE = bytes(64)
 FRAME = numpy.arange(1 << 17, dtype=numpy.float64)
 
