@@ -180,13 +180,13 @@ def test_second_consumer_is_refused(context: BaseContext) -> None:
 def test_put_waits_for_consumer() -> None:
     queue: Queue[str] = Queue()
     with pytest.raises(Full, match="no process listens"):
-        queue.put("nobody", timeout=0.05)
+        queue.put("too early", timeout=0.05)
     with pytest.raises(Full):
-        queue.put_nowait("nobody")
+        queue.put_nowait("too early")
     thread = threading.Timer(0.1, queue.bind)
     thread.start()
-    queue.put("somebody", timeout=30)
-    assert queue.get(timeout=30) == "somebody"
+    queue.put("in time", timeout=30)
+    assert queue.get(timeout=30) == "in time"
     queue.close()
 
 

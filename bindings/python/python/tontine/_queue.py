@@ -37,7 +37,7 @@ class Queue(Generic[T]):
 
     - If the consumer dies, ``put`` raises ``OwnerDied``, and ``take_unread`` returns what the
       consumer had not processed. The next process that calls ``get`` becomes the consumer. (With an
-      "@" address, children that the dead consumer forked must have ended before.)
+      "@" address, children that the former consumer forked must have ended before.)
     - If a producer dies, ``get`` returns everything that it had put, then raises ``SenderDied``
       once. A process that ends by an exception or ``sys.exit`` closes the queue, and has not died.
 
@@ -203,7 +203,7 @@ class Queue(Generic[T]):
         self.put(obj, block=False)
 
     def take_unread(self) -> list[T]:
-        """Removes and returns what this process put and a dead consumer had not processed.
+        """Removes and returns what this process put and its consumer had not processed when it died.
 
         The consumer may have worked on the first of these objects when it died. The next ``put``
         waits for a new consumer.
