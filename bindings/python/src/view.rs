@@ -115,8 +115,9 @@ impl MessageView {
                 self.viewed.store(false, Ordering::Release);
             });
         }
+        let ended = self.exports.load(Ordering::Acquire) == RELEASED;
         // The frames of an exception keep their arrays until it is handled.
-        if !kind.is_none() {
+        if ended || !kind.is_none() {
             return Ok(());
         }
         Err(PyBufferError::new_err(

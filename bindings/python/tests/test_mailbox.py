@@ -382,6 +382,7 @@ def test_ended_view_cannot_be_used_again(address: str) -> None:
         message = mailbox.recv_view()
         with message:
             pass
+        message.__exit__(None, None, None)
         with pytest.raises(RuntimeError, match="has ended"):
             memoryview(message)
 

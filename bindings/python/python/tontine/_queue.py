@@ -203,7 +203,7 @@ class Queue(Generic[T]):
         self.put(obj, block=False)
 
     def take_unread(self) -> list[T]:
-        """Removes and returns what this process put and its consumer had not processed when it died.
+        """Removes and returns what the consumer had not processed when it died.
 
         The consumer may have worked on the first of these objects when it died. The next ``put``
         waits for a new consumer.
@@ -224,7 +224,7 @@ class Queue(Generic[T]):
     def close(self) -> None:
         """Ends the part of this process, as consumer and as producer.
 
-        Methods of this object then raise ``ValueError``, and ``put`` raises ``Closed`` in producers.
+        Methods of this object then raise ``ValueError``; in producers, ``put`` raises ``Closed``.
         What this process put is still delivered.
         """
         with self._lock:
