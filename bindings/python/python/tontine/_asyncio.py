@@ -48,7 +48,7 @@ async def _readable(end: Mailbox | Sender) -> None:
     """Waits until the descriptor of a mailbox or sender is readable."""
     descriptor = end.fileno()
     if descriptor in _waiting:
-        raise RuntimeError(f"another task waits for {end!r}; let one task wait and share its result")
+        raise RuntimeError(f"another task waits for {end!r}; let one wait, and share its result")
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(descriptor, readable.set)
