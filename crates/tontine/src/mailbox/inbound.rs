@@ -251,8 +251,9 @@ impl InboundLane {
     /// Returns `true` if the sender's process died before it closed the sender. Called once the
     /// lane has ended.
     pub(super) fn died(&self) -> bool {
-        // SYNC sender-closed: pairs with the store in `Sender::drop`, which precedes the close of the
-        // socket. The kernel marks the liveness word of a process before it closes the descriptors.
+        // SYNC sender-closed: pairs with the store in `Sender::drop`, which precedes the close of
+        // the socket. The kernel marks the liveness word of a process before it closes the
+        // descriptors.
         let closed = half_of_peer(self.reader.region(), CLOSED_AT).load(Ordering::Acquire);
         closed == 0 && !self.watch.is_alive()
     }

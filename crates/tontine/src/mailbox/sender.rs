@@ -568,7 +568,7 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         if self.lane.check().is_ok() {
-            // SYNC sender-closed: pairs with the load in `InboundLane::died`, after the socket hung up.
+            // SYNC sender-closed: pairs with the load in `InboundLane::died`.
             self.lane.store_in_chunks(CLOSED_AT, true);
         }
     }
