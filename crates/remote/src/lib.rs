@@ -1,0 +1,4 @@
+//! Carries the lanes of Tontine's mailboxes between hosts.
+#![allow(missing_docs)]
+pub mod frame;
+pub mod link;
