@@ -37,6 +37,8 @@ pub const OWNER_DIED: u16 = 8;
 pub const REFUSED: u16 = 16;
 /// `STATUS`: this gateway does not know the lane.
 pub const UNKNOWN: u16 = 32;
+/// `STATUS`: frames after the accepted position were lost or dropped; send them again.
+pub const REPEAT: u16 = 128;
 /// `BYE`: the sending gateway has learned how the lane ended and expects nothing more.
 pub const SETTLED: u16 = 64;
 
@@ -69,7 +71,7 @@ impl FrameKind {
     fn flags(self) -> u16 {
         match self {
             Self::Hello => WAITS | WAITS_THROUGH_RESTARTS,
-            Self::Status => CLOSED | OWNER_DIED | REFUSED | UNKNOWN,
+            Self::Status => CLOSED | OWNER_DIED | REFUSED | UNKNOWN | REPEAT,
             Self::Bye => SETTLED,
             Self::Data | Self::Ping | Self::Pong => 0,
         }

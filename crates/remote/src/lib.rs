@@ -2,3 +2,5 @@
 #![allow(missing_docs)]
 pub mod frame;
 pub mod link;
+pub mod incoming;
+pub mod outgoing;
