@@ -51,7 +51,7 @@ pub enum FrameKind {
     /// payload is the name of the mailbox.
     Hello = 1,
     /// Sending gateway: records of a lane. `a` is the position of the first byte; `b` the number of
-    /// bytes that belong to a record which an earlier frame began.
+    /// bytes that belong to a record which an earlier frame began; `c` the acknowledged position.
     Data = 2,
     /// Receiving gateway: `a` is the position accepted, `b` the one acknowledged, `c` the one up to
     /// which the sending gateway may send.

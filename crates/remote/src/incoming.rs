@@ -143,10 +143,15 @@ impl IncomingLane {
         mut deliver: impl FnMut(&[u8], u64) -> bool,
     ) -> Result<Reply, DataViolation> {
         match data.attempt.cmp(&self.attempt) {
-            Ordering::Less => return Ok(Reply::Nothing),
+            // An earlier gateway of the sender's host used a higher number.
+            Ordering::Less => return Ok(Reply::Status),
             Ordering::Greater => return Ok(Reply::Unknown),
             Ordering::Equal if self.ended.is_some() => return Ok(Reply::Status),
             Ordering::Equal => {}
+        }
+        // An earlier gateway of this host may have reported more.
+        if data.c <= self.accepted {
+            self.on_acked(data.c);
         }
         if data.a > self.accepted || self.is_full() {
             return Ok(self.gap());
@@ -288,7 +293,7 @@ impl IncomingLane {
     /// Processes a `BYE` without [`frame::SETTLED`].
     pub fn on_bye(&mut self, bye: &Header) -> Reply {
         match bye.attempt.cmp(&self.attempt) {
-            Ordering::Less => return Reply::Nothing,
+            Ordering::Less => return Reply::Status,
             Ordering::Greater => return Reply::Unknown,
             Ordering::Equal => {}
         }

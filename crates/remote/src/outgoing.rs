@@ -155,6 +155,7 @@ impl OutgoingLane {
             owner: self.owner,
             a: position,
             b: rest,
+            c: self.acknowledged,
             ..Header::new(FrameKind::Data, self.lane, self.attempt)
         }
     }
@@ -215,7 +216,7 @@ impl OutgoingLane {
         let other_owner = self.waits == 0 && self.owner != 0 && status.owner != self.owner;
         // The other gateway holds a lane that an old HELLO began, or this is an old STATUS. A new
         // HELLO settles both.
-        if accepted < self.acknowledged || other_owner {
+        if accepted < self.accepted || other_owner {
             return Ok(self.greet_again(self.attempt));
         }
         // An earlier gateway of this host may have sent more. The caller checks what is acknowledged
@@ -224,7 +225,7 @@ impl OutgoingLane {
         self.phase = Phase::Open;
         self.owner = status.owner;
         self.granted = self.granted.max(status.c);
-        self.accepted = self.accepted.max(accepted);
+        self.accepted = accepted;
         let mut progress = Progress::default();
         if acknowledged > self.acknowledged {
             self.acknowledged = acknowledged;

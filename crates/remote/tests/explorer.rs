@@ -165,8 +165,8 @@ impl World {
             self.sender.acked = acked;
         }
         if let Some(end) = progress.end {
-            if end == LaneEnd::OwnerDied && lane.owner() == u128::from(self.owner) && self.owner_lives
-            {
+            let lives = self.owner_lives && !(self.owner_closed && self.b_killed);
+            if end == LaneEnd::OwnerDied && lane.owner() == u128::from(self.owner) && lives {
                 self.violation = Some("a live owner was reported dead");
             }
             if end != LaneEnd::Finished {
