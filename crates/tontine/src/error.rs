@@ -90,6 +90,32 @@ pub enum Error {
         peer: Peer,
     },
 
+    /// A relay could not reach the receiver's host for the time that it allows. The sender can take
+    /// back the unread messages; the receiver may have processed those that the relay had sent
+    /// ([`Sender::take_unread_parts`](crate::mailbox::Sender::take_unread_parts)).
+    #[error(
+        "{peer} could not reach the receiver's host; take the unread messages back, or connect \
+         again"
+    )]
+    Unreachable {
+        /// The relay.
+        peer: Peer,
+    },
+
+    /// A position is not in the range that the call allows, or not between two records.
+    #[error(
+        "position {position} is not the end of a record from {from} to {to}; use a position that \
+         a record reported"
+    )]
+    InvalidPosition {
+        /// The position.
+        position: u64,
+        /// The smallest allowed position.
+        from: u64,
+        /// The largest allowed position.
+        to: u64,
+    },
+
     /// The call does not block, and the mailbox has no message, or the lane has no free space.
     #[error("the call would block; wait for the descriptor, or use the blocking call")]
     WouldBlock,
@@ -314,6 +340,8 @@ impl Error {
         match self {
             Self::OwnerDied { .. } => libc::EOWNERDEAD,
             Self::Closed { .. } => libc::EPIPE,
+            Self::Unreachable { .. } => libc::EHOSTUNREACH,
+            Self::InvalidPosition { .. } => libc::ERANGE,
             Self::WouldBlock => libc::EAGAIN,
             Self::TimedOut => libc::ETIMEDOUT,
             Self::Interrupted => libc::EINTR,
@@ -417,6 +445,8 @@ mod tests {
         vec![
             Error::OwnerDied { peer: PEER },
             Error::Closed { peer: PEER },
+            Error::Unreachable { peer: PEER },
+            Error::InvalidPosition { position: 12, from: 8, to: 16 },
             Error::WouldBlock,
             Error::TimedOut,
             Error::Interrupted,
@@ -456,6 +486,10 @@ mod tests {
             "pid 4711 (uid 1000) died; take the unread messages back, or connect to its successor",
             "pid 4711 (uid 1000) has closed its mailbox and accepts no more messages; take the \
              unread ones back",
+            "pid 4711 (uid 1000) could not reach the receiver's host; take the unread messages \
+             back, or connect again",
+            "position 12 is not the end of a record from 8 to 16; use a position that a record \
+             reported",
             "the call would block; wait for the descriptor, or use the blocking call",
             "the timeout expired and nothing was sent or received; retry, or allow more time",
             "a signal handler ran while the call slept; call again, or stop",

@@ -51,6 +51,10 @@ fn control_page_matches_layout_page() {
         ("state", (page::STATE_AT, "u32")),
         ("granted", (page::GRANTED_AT, "u64")),
         ("most", (page::MOST_AT, "u64")),
+        ("relay", (page::RELAY_AT, "u32")),
+        ("errno", (page::ERRNO_AT, "u32")),
+        ("suspected", (page::SUSPECTED_AT, "u32")),
+        ("sent", (page::SENT_AT, "u64")),
         ("position", (page::POSITION_AT, "u64")),
         ("room", (page::ROOM_AT, "u64")),
     ];
@@ -59,7 +63,15 @@ fn control_page_matches_layout_page() {
         |at: &str| rows("### Control page").into_iter().find(|row| row[0] == at).expect("a row")[2];
     assert_eq!(code(meaning("0")).as_bytes(), page::CONTROL_MAGIC.to_le_bytes());
     assert_eq!(meaning("8").parse(), Ok(page::VERSION));
-    for (bit, name) in [(page::CLOSED, "CLOSED"), (page::GIVE_BACK, "GIVE_BACK")] {
+    let bits = [
+        (page::CLOSED, "CLOSED"),
+        (page::GIVE_BACK, "GIVE_BACK"),
+        (page::REMOTE_DIED, "REMOTE_DIED"),
+        (page::REMOTE_CLOSED, "REMOTE_CLOSED"),
+        (page::UNREACHABLE, "UNREACHABLE"),
+        (page::REMOTE_REFUSED, "REMOTE_REFUSED"),
+    ];
+    for (bit, name) in bits {
         let said = format!("it {} `{name}`", bit.trailing_zeros());
         assert!(meaning("64").contains(&said), "{said}");
     }
@@ -73,6 +85,8 @@ fn chunk_matches_layout_page() {
         ("log2_size", (page::LOG2_AT, "u32")),
         ("sequence", (page::SEQUENCE_AT, "u64")),
         ("base", (page::BASE_AT, "u64")),
+        ("lane", (page::LANE_AT, "u128")),
+        ("on_death", (page::ON_DEATH_AT, "u32")),
         ("waiting", (page::WAITING_AT, "u32")),
         ("handover", (page::HANDOVER_AT, "u32")),
         ("closed", (page::CLOSED_AT, "u32")),

@@ -5,8 +5,9 @@ use std::os::fd::OwnedFd;
 
 use super::mapped::{half_of_own, half_of_peer};
 use super::page::{
-    CLOSED, CONTROL_MAGIC, CONTROL_SIZE, GIVE_BACK, GRANTED_AT, MAGIC_AT, MOST_AT, POSITION_AT,
-    ROOM_AT, STATE_AT, VERSION, VERSION_AT,
+    CLOSED, CONTROL_MAGIC, CONTROL_SIZE, ERRNO_AT, GIVE_BACK, GRANTED_AT, MAGIC_AT, MOST_AT,
+    POSITION_AT, RELAY_AT, REMOTE_ENDS, ROOM_AT, SENT_AT, STATE_AT, SUSPECTED_AT, VERSION,
+    VERSION_AT,
 };
 use super::position;
 use super::region::LaneMemory;
@@ -60,6 +61,38 @@ impl Control {
         half_of_own(&self.0, STATE_AT).fetch_or(CLOSED, Ordering::Release);
     }
 
+    /// Marks the receiver as a relay that has passed nothing on, before the page is passed.
+    pub(crate) fn mark_relay(&self) {
+        half_of_own(&self.0, RELAY_AT).store(1, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the receiver is a relay.
+    pub(crate) fn is_relay(&self) -> bool {
+        half_of_own(&self.0, RELAY_AT).load(Ordering::Relaxed) != 0
+    }
+
+    /// Latches how the remote end of a relayed lane ended, as a bit of `REMOTE_ENDS`, with the
+    /// `errno` of a refusal. The first end stays.
+    pub(crate) fn end_remotely(&self, bit: u32, errno: i32) {
+        let state = half_of_own(&self.0, STATE_AT);
+        if state.load(Ordering::Relaxed) & REMOTE_ENDS == 0 {
+            half_of_own(&self.0, ERRNO_AT).store(errno.cast_unsigned(), Ordering::Relaxed);
+            // SYNC closed: pairs with the fence in `AcceptedLane::noticed_end`; the last position
+            // and the errno become visible before the state.
+            state.fetch_or(bit, Ordering::Release);
+        }
+    }
+
+    /// Announces that everything before `position` may have left this host.
+    pub(crate) fn mark_sent(&self, position: u64) {
+        self.0.word(SENT_AT).store(position, Ordering::Relaxed);
+    }
+
+    /// Announces whether the remote host has stopped answering.
+    pub(crate) fn set_suspected(&self, suspected: bool) {
+        half_of_own(&self.0, SUSPECTED_AT).store(suspected.into(), Ordering::Relaxed);
+    }
+
     /// Sets or clears the request to return the large chunk.
     pub(crate) fn give_back(&self, wanted: bool) {
         let state = half_of_own(&self.0, STATE_AT);
@@ -94,7 +127,27 @@ impl Controlled {
         Ok(Self(region))
     }
 
-    /// Returns the state: a combination of `CLOSED` and `GIVE_BACK`.
+    /// Returns `true` if the receiver is a relay.
+    pub(crate) fn is_relay(&self) -> bool {
+        half_of_peer(&self.0, RELAY_AT).load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the reason for which the remote host refused the lane.
+    pub(crate) fn errno(&self) -> i32 {
+        half_of_peer(&self.0, ERRNO_AT).load(Ordering::Relaxed).cast_signed()
+    }
+
+    /// Returns `true` while the remote host does not answer a relay.
+    pub(crate) fn is_suspected(&self) -> bool {
+        half_of_peer(&self.0, SUSPECTED_AT).load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the position before which everything may have left this host, an untrusted value.
+    pub(crate) fn sent(&self) -> u64 {
+        self.0.word(SENT_AT).load(Ordering::Relaxed)
+    }
+
+    /// Returns the state: a combination of `CLOSED`, `GIVE_BACK` and a bit of `REMOTE_ENDS`.
     #[inline(always)]
     pub(crate) fn state(&self) -> u32 {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Relaxed)

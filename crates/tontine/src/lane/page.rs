@@ -26,10 +26,29 @@ pub(crate) const POSITION_AT: usize = 128;
 /// `room: u64`, in its own cache line.
 pub(crate) const ROOM_AT: usize = 192;
 
+/// `relay: u32`: 1 if the receiver is a relay.
+pub(crate) const RELAY_AT: usize = 68;
+/// `errno: u32`: the reason of `REMOTE_REFUSED`.
+pub(crate) const ERRNO_AT: usize = 88;
+/// `suspected: u32`: 1 while the remote host does not answer a relay.
+pub(crate) const SUSPECTED_AT: usize = 92;
+/// `sent: u64`, in its own cache line.
+pub(crate) const SENT_AT: usize = 256;
+
 /// Bit of `state`: the receiver accepts no more messages.
 pub(crate) const CLOSED: u32 = 1;
 /// Bit of `state`: the sender must return its large chunk because the lane has been empty.
 pub(crate) const GIVE_BACK: u32 = 2;
+/// Bit of `state`, set by a relay: the remote owner has died.
+pub(crate) const REMOTE_DIED: u32 = 4;
+/// Bit of `state`, set by a relay: the remote owner has closed its mailbox.
+pub(crate) const REMOTE_CLOSED: u32 = 8;
+/// Bit of `state`, set by a relay: the remote host cannot be reached.
+pub(crate) const UNREACHABLE: u32 = 16;
+/// Bit of `state`, set by a relay: the remote host refuses the lane, for the reason in `errno`.
+pub(crate) const REMOTE_REFUSED: u32 = 32;
+/// The bits of `state` that end a lane for good, at most one of which is set.
+pub(crate) const REMOTE_ENDS: u32 = REMOTE_DIED | REMOTE_CLOSED | UNREACHABLE | REMOTE_REFUSED;
 
 /// `log2_size: u32` of a chunk.
 pub(crate) const LOG2_AT: usize = 12;
@@ -37,6 +56,10 @@ pub(crate) const LOG2_AT: usize = 12;
 pub(crate) const SEQUENCE_AT: usize = 16;
 /// `base: u64`.
 pub(crate) const BASE_AT: usize = 24;
+/// `lane: u128`: the lane's random identifier.
+pub(crate) const LANE_AT: usize = 32;
+/// `on_death: u32`: what the sender does when its receiver ends.
+pub(crate) const ON_DEATH_AT: usize = 48;
 /// `waiting: u32`.
 pub(crate) const WAITING_AT: usize = 64;
 /// `handover: u32`: the number of the valid `HELLO`.
@@ -79,6 +102,9 @@ const _: () = {
     );
     assert!(LOG2_AT == VERSION_AT + 4, "version and size are written as one word");
     assert!(ring(1 << MIN_LOG2).is_multiple_of(8));
+    assert!(SENT_AT / 64 != ROOM_AT / 64, "sent is stored at each pass of a relay, room polled");
+    assert!(LANE_AT.is_multiple_of(8) && LANE_AT >= BASE_AT + 8 && ON_DEATH_AT >= LANE_AT + 16);
+    assert!(ON_DEATH_AT + 4 <= WAITING_AT && SUSPECTED_AT + 4 <= POSITION_AT);
 };
 
 #[cfg(test)]

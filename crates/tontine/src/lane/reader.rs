@@ -87,6 +87,12 @@ impl<R: LaneMemory> LaneReader<R> {
         self.lap.wrapping_add(self.at as u64)
     }
 
+    /// Returns the lane's position at the start of the ring in this lap. It differs from the
+    /// position of the chunk's first record by a multiple of the ring's size.
+    pub(crate) fn lap_start(&self) -> u64 {
+        self.lap.wrapping_add(RING_AT as u64)
+    }
+
     /// Returns the chunk.
     pub(crate) fn region(&self) -> &R {
         &self.region
@@ -209,6 +215,22 @@ impl<R: LaneMemory> LaneReader<R> {
     fn begin_lap(&mut self) {
         self.lap = self.lap.wrapping_add((self.ring_end - RING_AT) as u64);
         self.at = RING_AT;
+    }
+
+    /// Moves to another `position` of the same chunk, which has `1 << log2` bytes and its first
+    /// record at `base`.
+    ///
+    /// # Errors
+    /// The errors of [`LaneReader::new`].
+    pub(crate) fn move_to(
+        &mut self,
+        log2: u32,
+        base: u64,
+        position: u64,
+    ) -> Result<(), ProtocolError> {
+        let moved = LaneReader::new(&self.region, log2, base, position)?;
+        (self.at, self.lap) = (moved.at, moved.lap);
+        Ok(())
     }
 
     /// Continues in the chunk that a [`Peeked::Next`] announced, and returns the old chunk.

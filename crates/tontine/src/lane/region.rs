@@ -17,5 +17,25 @@ pub(crate) trait LaneMemory {
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>);
 }
 
+impl<R: LaneMemory> LaneMemory for &R {
+    #[inline(always)]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        (**self).word(at)
+    }
+
+    fn copy_in(&self, at: usize, bytes: &[u8]) {
+        (**self).copy_in(at, bytes);
+    }
+
+    #[inline(always)]
+    fn expect_reading(&self, at: usize) {
+        (**self).expect_reading(at);
+    }
+
+    fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
+        (**self).copy_out(at, length, into);
+    }
+}
+
 #[cfg(any(test, fuzzing, loom))]
 pub(crate) mod model;

@@ -139,8 +139,13 @@ impl<R: LaneMemory> LaneWriter<R> {
 
     /// Returns the lane's position after the last record.
     #[inline(always)]
-    fn tail(&self) -> u64 {
+    pub(crate) fn tail(&self) -> u64 {
         self.lap.wrapping_add(self.at as u64)
+    }
+
+    /// Returns the receiver's read position, as last accepted, whatever was taken back.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.position
     }
 
     /// Continues at offset `at` of the newest chunk, at the lane's position `tail`.
@@ -287,15 +292,50 @@ impl<R: LaneMemory> LaneWriter<R> {
 
     /// Removes and returns, in order, the messages that the receiver did not read. The receiver's
     /// last position stays valid, since the receiver's page still shows it.
+    pub(crate) fn take_back(&mut self) -> Vec<Vec<u8>> {
+        let mut unread = Vec::new();
+        self.visit_unread(|_, region, at, length| {
+            let mut message = Vec::new();
+            region.copy_out(at, length, &mut message);
+            unread.push(message);
+            true
+        });
+        self.taken_back = self.tail();
+        self.forget_old();
+        self.lent = 0;
+        unread
+    }
+
+    /// Returns the number of unread messages whose records begin before `position`.
+    pub(crate) fn unread_before(&self, position: u64) -> usize {
+        let mut count = 0;
+        self.visit_unread(|begin, _, _, _| {
+            count += usize::from(begin < position);
+            begin < position
+        });
+        count
+    }
+
+    /// Returns the position of the first unread message's record.
+    pub(crate) fn first_unread(&self) -> Option<u64> {
+        let mut first = None;
+        self.visit_unread(|begin, _, _, _| {
+            first = Some(begin);
+            false
+        });
+        first
+    }
+
+    /// Calls `each` with the unread messages in order, until it returns `false`: the position of
+    /// the record, the chunk, and offset and length of the payload.
     ///
     /// The walk reads memory of this process, but begins at a position that a hostile receiver may
     /// choose, for example in the middle of a message, where there is no header. The walk therefore
     /// stops before it would leave the chunk's records.
-    pub(crate) fn take_back(&mut self) -> Vec<Vec<u8>> {
-        let mut unread = Vec::new();
+    fn visit_unread(&self, mut each: impl FnMut(u64, &R, usize, usize) -> bool) {
         let mut position = self.position();
         let mut links = self.older.iter().chain(std::iter::once(&self.newest));
-        let Some(mut link) = links.next() else { return unread };
+        let Some(mut link) = links.next() else { return };
         while position < self.tail() {
             let at = RING_AT + ((position - link.base) % ring(1 << link.log2) as u64) as usize;
             let word = link.region.word(at).load(Ordering::Relaxed);
@@ -311,9 +351,9 @@ impl<R: LaneMemory> LaneWriter<R> {
             }
             match header {
                 RecordHeader::Message(length) => {
-                    let mut message = Vec::new();
-                    link.region.copy_out(at + HEADER, length, &mut message);
-                    unread.push(message);
+                    if !each(position - size as u64, &link.region, at + HEADER, length) {
+                        break;
+                    }
                 }
                 RecordHeader::Padding(_) => {}
                 RecordHeader::Next(_) if link.end == Some(position) => {
@@ -323,10 +363,6 @@ impl<R: LaneMemory> LaneWriter<R> {
                 RecordHeader::Next(_) => break,
             }
         }
-        self.taken_back = self.tail();
-        self.forget_old();
-        self.lent = 0;
-        unread
     }
 }
 

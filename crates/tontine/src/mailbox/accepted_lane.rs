@@ -5,10 +5,11 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use super::remote_end::RemoteEnd;
 use super::wire::{self, ControlMessage, FenceMode, Welcome};
 use crate::error::{Error, Peer, Result};
 use crate::lane::control::Controlled;
-use crate::lane::page::{CLOSED, GIVE_BACK};
+use crate::lane::page::{CLOSED, GIVE_BACK, REMOTE_ENDS};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::socket::{self, PassedMessage, PeerSocket, SendResult};
@@ -25,6 +26,8 @@ pub(super) struct AcceptedLane {
     symmetric: bool,
     /// `true` if the sender has returned memory, and the receiver has not confirmed the return yet.
     returned: bool,
+    /// `true` if the receiver is a relay, whose own end is not the end of the lane.
+    pub(super) is_relay: bool,
     pub(super) process: Option<OwnedFd>,
     pub(super) peer: Peer,
 }
@@ -37,9 +40,31 @@ impl AcceptedLane {
         self.watch.is_alive() && self.control.state() == 0
     }
 
-    /// Returns `true` if the receiver has died or has closed its mailbox.
+    /// Returns `true` if the receiver has died or has closed its mailbox, or a relay's remote end
+    /// has ended.
     pub(super) fn is_gone(&self) -> bool {
-        !self.watch.is_alive() || self.is_closed()
+        !self.watch.is_alive() || self.control.state() & (CLOSED | REMOTE_ENDS) != 0
+    }
+
+    /// Returns how the remote end of a relayed lane has ended.
+    pub(super) fn remote_end(&self) -> Option<RemoteEnd> {
+        // The state is loaded after the check that found the relay dead: a relay stores it before.
+        fence(Ordering::Acquire);
+        let end = RemoteEnd::decode(self.control.state(), 0)?;
+        // SYNC closed: pairs with `Control::end_remotely`.
+        fence(Ordering::Acquire);
+        let refused = matches!(end, RemoteEnd::Refused { .. });
+        Some(if refused { RemoteEnd::Refused { errno: self.control.errno() } } else { end })
+    }
+
+    /// Returns `true` if the remote host does not answer a relay.
+    pub(super) fn is_suspected(&self) -> bool {
+        self.control.is_suspected()
+    }
+
+    /// Returns the position before which everything may have left this host through a relay.
+    pub(super) fn sent(&self) -> u64 {
+        self.control.sent()
     }
 
     fn is_closed(&self) -> bool {
@@ -203,6 +228,7 @@ pub(super) fn join(
         return Err(wrong("WELCOME names a slot outside 0 to 61"));
     }
     let control = Controlled::new(control).map_err(wrong)?;
+    let is_relay = control.is_relay();
     let process = passed.pidfd.or_else(|| pidfd::open(peer.pid?).ok());
     let symmetric = welcome.fences == FenceMode::Symmetric;
     Ok(AcceptedLane {
@@ -213,6 +239,7 @@ pub(super) fn join(
         rung: 0,
         symmetric,
         returned: false,
+        is_relay,
         process,
         peer,
     })

@@ -178,8 +178,9 @@ impl Connection {
         self.last().map(AcceptedLane::room)
     }
 
-    /// Returns the receiver whose page is mapped.
-    fn last(&self) -> Option<&AcceptedLane> {
+    /// Returns the receiver whose page is mapped: the one that has accepted the lane, even if it
+    /// has ended since.
+    pub(super) fn last(&self) -> Option<&AcceptedLane> {
         match self {
             Self::Pending(_) => None,
             Self::Open(joined) => Some(joined),
@@ -412,13 +413,16 @@ fn refused(errno: i32, from: Option<SenderCredentials>) -> Error {
     match (errno, from) {
         // The message does not name the users that the receiver allows, and these need not include
         // the receiver's own user.
-        (libc::EACCES, Some(_)) => {
-            let uid = rustix::process::geteuid().as_raw();
-            let ours = Peer { pid: Some(std::process::id()), uid };
-            Error::Denied { peer: ours, allowed: Vec::new() }
-        }
+        (libc::EACCES, Some(_)) => refusal_of_this_user(),
         _ => Error::Refused { errno },
     }
+}
+
+/// Returns the error of an end that does not allow the user of this process.
+pub(super) fn refusal_of_this_user() -> Error {
+    let uid = rustix::process::geteuid().as_raw();
+    let ours = Peer { pid: Some(std::process::id()), uid };
+    Error::Denied { peer: ours, allowed: Vec::new() }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::accepted_lane::AcceptedLane;
 use super::account::ChunkAccount;
 use super::connection::DepartedReceiver;
+use super::lane_identity::LaneIdentity;
 use super::options::Options;
 use super::wire::MOST_CHUNKS;
 use crate::error::{Error, Peer, Result};
@@ -37,6 +38,7 @@ pub(super) struct Growth {
     first_log2: u32,
     /// `true` if a successor may need the chunks' descriptors.
     keeps_descriptors: bool,
+    identity: LaneIdentity,
     /// The cap of the last receiver that accepted the lane and was replaced; before the first
     /// replacement, the sender's own cap.
     last_cap: u64,
@@ -85,18 +87,25 @@ impl SpaceRequest {
 }
 
 impl Growth {
-    /// Makes a lane's first chunk.
+    /// Makes a lane's first chunk. If the lane `has_address`, keeps its descriptor until it is
+    /// known whether the lane may have a successor.
     ///
     /// # Errors
     /// [`Error::FileTooLarge`], or [`Error::System`] if memory or a descriptor is not available.
-    pub(super) fn begin(options: &Options) -> Result<(Self, LaneWriter<OwnRegion>)> {
+    pub(super) fn begin(
+        options: &Options,
+        has_address: bool,
+    ) -> Result<(Self, LaneWriter<OwnRegion>)> {
         let first_log2 = options.first_chunk.min(options.lane_cap).ilog2();
+        let identity = LaneIdentity::new(options.on_death)?;
         let (region, descriptor) = OwnRegion::new("tontine-chunk", 1 << first_log2)?;
+        identity.write(&region);
         let growth = Self {
             chunks: ChunkAccount::new(first_log2, descriptor),
             own_cap: options.lane_cap,
             first_log2,
-            keeps_descriptors: options.on_death.waits(),
+            keeps_descriptors: has_address,
+            identity,
             last_cap: options.lane_cap,
             wanted: None,
         };
@@ -122,6 +131,14 @@ impl Growth {
     pub(super) fn passed_on(&mut self) {
         if !self.keeps_descriptors {
             self.chunks.close_descriptors();
+        }
+    }
+
+    /// Records whether the lane may have a successor, which then needs the chunks.
+    pub(super) fn keep_for_successor(&mut self, keeps: bool) {
+        if self.keeps_descriptors != keeps {
+            self.keeps_descriptors = keeps;
+            self.passed_on();
         }
     }
 
@@ -291,9 +308,12 @@ impl Growth {
     ///
     /// # Errors
     /// [`Error::FileTooLarge`], or [`Error::System`] if the reason is not a shortage.
-    pub(super) fn make_chunk(log2: u32) -> Result<Option<(OwnRegion, OwnedFd)>> {
+    pub(super) fn make_chunk(&self, log2: u32) -> Result<Option<(OwnRegion, OwnedFd)>> {
         match OwnRegion::new("tontine-chunk", 1 << log2) {
-            Ok(made) => Ok(Some(made)),
+            Ok(made) => {
+                self.identity.write(&made.0);
+                Ok(Some(made))
+            }
             Err(error) if is_shortage(&error) => Ok(None),
             Err(error) => Err(error),
         }

@@ -212,6 +212,9 @@ impl Mailbox {
         // The steps for which this process may lack a resource are first, while the passed objects
         // are still available for a retry.
         let (control, control_fd) = Control::new(hello.position, granted, self.most(granted))?;
+        if self.options.relays {
+            control.mark_relay();
+        }
         let (doorbell, button) = doorbell::make()?;
         let fences = match (self.can_interrupt, hello.fences) {
             (true, FenceMode::Asymmetric) => FenceMode::Asymmetric,

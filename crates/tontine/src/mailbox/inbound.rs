@@ -15,7 +15,7 @@ use super::{Message, SenderId, wire};
 use crate::error::Peer;
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
-use crate::lane::page::{CLOSED_AT, MAX_LOG2, MIN_LOG2, WAITING_AT};
+use crate::lane::page::{CLOSED_AT, MAX_LOG2, MIN_LOG2, REMOTE_REFUSED, WAITING_AT};
 use crate::lane::reader::ProtocolError;
 use crate::lane::region::LaneMemory;
 use crate::lane::{LaneReader, Peeked};
@@ -46,10 +46,10 @@ impl<T> LaneScan<T> {
 
 /// One lane, with everything that the receiver holds for it.
 pub(super) struct InboundLane {
-    reader: LaneReader<PeerRegion>,
-    control: Control,
+    pub(super) reader: LaneReader<PeerRegion>,
+    pub(super) control: Control,
     /// The position up to which free space was last announced to the sender.
-    told_at: u64,
+    pub(super) told_at: u64,
     symmetric: bool,
     /// Number of messages found, which distinguishes busy lanes from idle ones.
     pub(super) found: u32,
@@ -58,9 +58,9 @@ pub(super) struct InboundLane {
     /// `true` if the connection hung up or the process ended: the lane is removed once it is read.
     pub(super) ended: bool,
     /// Chunks that were passed but not yet announced, oldest first.
-    passed: VecDeque<(PeerRegion, u32)>,
+    pub(super) passed: VecDeque<(PeerRegion, u32)>,
     /// `true` if the last call that read control messages left some in the queue.
-    more_notes: bool,
+    pub(super) more_notes: bool,
     /// `true` if a message stays queued for lack of descriptors or memory.
     unreceived: bool,
     /// `true` if the epoll set no longer reports the socket, because that message stays queued.
@@ -76,7 +76,7 @@ pub(super) struct InboundLane {
     /// `true` if the sender has reported the return, which is complete once the receiver reaches
     /// the newest chunk.
     returned: bool,
-    first_size: usize,
+    pub(super) first_size: usize,
     /// Bytes that the sender may have without a request, in addition to its chunk.
     spare: u64,
     /// Bytes of chunks that the sender may have.
@@ -304,13 +304,13 @@ impl InboundLane {
     }
 
     #[inline(always)]
-    fn acknowledge_position(&mut self) {
+    pub(super) fn acknowledge_position(&mut self) {
         self.control.acknowledge(self.reader.position());
     }
 
     /// Announces the free space, and wakes the sender if it waits for space or acknowledgements.
     #[cold]
-    fn notify_space(&mut self) {
+    pub(super) fn notify_space(&mut self) {
         self.told_at = self.reader.position();
         // The exact position, which does not include skipped padding yet, is stored first:
         // otherwise a sender that has seen the free space would find a position before it.
@@ -435,7 +435,7 @@ impl InboundLane {
 
     /// Lowers the grant by the memory that the sender has returned. The sender does not grow until
     /// it sees `GIVE_BACK` cleared, so it never uses the earlier grant.
-    fn lower_grant(&mut self) {
+    pub(super) fn lower_grant(&mut self) {
         if !self.returned || !self.passed.is_empty() {
             return;
         }
@@ -483,9 +483,22 @@ impl InboundLane {
         }
     }
 
+    /// Announces, if the receiver is a relay, that the sender broke the protocol: otherwise the
+    /// sender would hand the lane over to the same relay again.
+    pub(super) fn end_broken(&mut self) {
+        if self.control.is_relay() {
+            self.control.end_remotely(REMOTE_REFUSED, libc::EPROTO);
+        }
+    }
+
     /// Announces that the receiver accepts no more messages.
     pub(super) fn close(&mut self) {
         self.control.close();
+        self.wake_sender();
+    }
+
+    /// Wakes a sender that waits, after its control page has changed.
+    pub(super) fn wake_sender(&self) {
         let _ = socket::send(&self.socket, &wire::write(ControlMessage::Room), &[]);
     }
 }

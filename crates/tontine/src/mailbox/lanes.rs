@@ -9,6 +9,7 @@ use super::SenderId;
 use super::inbound::{InboundLane, LaneScan};
 use super::poll_interval::PollInterval;
 use crate::error::{Error, Peer};
+use crate::lane::reader::ProtocolError;
 
 /// Maximum number of idle lanes checked per pass.
 const IDLE_A_PASS: usize = 2;
@@ -306,12 +307,20 @@ impl Lanes {
             Ok(LaneScan::Nothing) => LaneScan::Nothing,
             Ok(LaneScan::Again) => LaneScan::Again,
             Err(broken) => {
-                let peer = lane.peer;
-                self.fault(Error::Protocol { peer, what: broken.0 });
-                self.remove(slot);
+                self.remove_broken(slot, broken);
                 LaneScan::Nothing
             }
         }
+    }
+
+    /// Removes a lane whose sender broke the protocol, and keeps the error.
+    #[cold]
+    pub(super) fn remove_broken(&mut self, slot: u32, broken: ProtocolError) {
+        let Some(lane) = self.at(slot) else { return };
+        lane.end_broken();
+        let peer = lane.peer;
+        self.fault(Error::Protocol { peer, what: broken.0 });
+        self.remove(slot);
     }
 
     /// Wakes the sender whose turn it is, if it waits and the position has advanced.

@@ -55,6 +55,8 @@ pub struct Options {
     pub(crate) allowed: Allowed,
     pub(crate) handshake_timeout: Duration,
     pub(crate) shrink_after: Duration,
+    /// `true` for a [`Relay`](super::Relay).
+    pub(super) relays: bool,
 }
 
 /// The strategy by which an end waits: a receiver for messages, a sender for free space.
@@ -164,6 +166,24 @@ impl OnDeath {
         self != Self::Fail
     }
 
+    /// Returns the number that a chunk shows.
+    pub(super) fn number(self) -> u32 {
+        match self {
+            Self::Fail => 0,
+            Self::WaitForSuccessor => 1,
+            Self::WaitThroughRestarts => 2,
+        }
+    }
+
+    /// Decodes the number in a peer's chunk. An unknown number means `Fail`.
+    pub(super) fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::WaitForSuccessor,
+            2 => Self::WaitThroughRestarts,
+            _ => Self::Fail,
+        }
+    }
+
     /// Returns `true` if the sender waits for a successor after this end.
     pub(super) fn outlives(self, end: &Error) -> bool {
         match end {
@@ -196,6 +216,7 @@ impl Default for Options {
             allowed: Allowed::Users(vec![rustix::process::geteuid().as_raw()]),
             handshake_timeout: Duration::from_secs(5),
             shrink_after: Duration::from_millis(50),
+            relays: false,
         }
     }
 }

@@ -9,7 +9,6 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
 
 use super::accepted_lane::AcceptedLane;
 use super::address::Address;
@@ -24,7 +23,7 @@ use crate::lane::page::{MAX_LOG2, longest_message};
 use crate::lane::writer::RecordSlot;
 use crate::lane::{FreeSpace, LaneWriter};
 use crate::life::Life;
-use crate::sync::{Ordering, fence};
+use crate::sync::Ordering;
 use crate::sys::fork::Guard;
 use crate::sys::region::OwnRegion;
 use crate::sys::socket::{self, PeerSocket, SendResult};
@@ -38,14 +37,14 @@ const NOTES_AT_ONCE: usize = 32;
 
 /// The sender's end of one lane.
 pub(super) struct OutboundLane {
-    writer: LaneWriter<OwnRegion>,
+    pub(super) writer: LaneWriter<OwnRegion>,
     guard: Guard,
-    socket: PeerSocket,
-    connection: Connection,
-    growth: Growth,
-    succession: SuccessorSearch,
-    options: Options,
-    life: &'static Life,
+    pub(super) socket: PeerSocket,
+    pub(super) connection: Connection,
+    pub(super) growth: Growth,
+    pub(super) succession: SuccessorSearch,
+    pub(super) options: Options,
+    pub(super) life: &'static Life,
 }
 
 impl fmt::Debug for OutboundLane {
@@ -85,7 +84,7 @@ impl OutboundLane {
         }
         let life = Life::register()?;
         quarantine::prepare()?;
-        let (mut growth, writer) = Growth::begin(&options)?;
+        let (mut growth, writer) = Growth::begin(&options, address.is_some())?;
         let guard = Guard::here()?;
         let succession = SuccessorSearch::new(address, options.on_death);
         let brought = Introduction { writer: &writer, growth: &growth, life, options: &options };
@@ -136,17 +135,19 @@ impl OutboundLane {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }
     }
 
-    /// Removes and returns the unread messages if the receiver has ended; returns `None` otherwise.
-    pub(super) fn take_back(&mut self) -> Option<Vec<Vec<u8>>> {
+    /// Removes and returns the unread messages if the receiver has ended, with the number of those
+    /// that a receiver may have processed; returns `None` otherwise.
+    pub(super) fn take_back(&mut self) -> Option<(Vec<Vec<u8>>, usize)> {
         self.look_at_reader();
         if self.connection.is_live() {
             return None;
         }
         // If the position is invalid, the lane ends, and the last accepted position stays valid.
         let _ = self.refresh();
+        let in_doubt = self.writer.unread_before(self.doubt_limit());
         let unread = self.writer.take_back();
         self.growth.release(&self.writer);
-        Some(unread)
+        Some((unread, in_doubt))
     }
 }
 
@@ -299,7 +300,7 @@ impl OutboundLane {
         for _ in 0..NOTES_AT_ONCE {
             let options = &self.options;
             match self.connection.hear(&self.socket, &|peer| options.admit(peer)) {
-                Ok(true) => {}
+                Ok(true) => self.note_receiver(),
                 Ok(false) => return,
                 Err(reason) => return self.end(reason),
             }
@@ -342,8 +343,15 @@ impl OutboundLane {
     /// Ends the lane. The fast path sends nothing, whatever the liveness word shows: the connection
     /// is not open. If the lane waits for a successor, the slow path accepts messages and looks for
     /// it.
-    fn end(&mut self, reason: Error) {
-        let is_waited_out = self.succession.is_waited_out(&reason);
+    pub(super) fn end(&mut self, reason: Error) {
+        let (reason, is_waited_out) = match self.latched_end() {
+            Some(latched) => (latched, false),
+            None => {
+                let is_waited_out = self.succession.is_waited_out(&reason);
+                (reason, is_waited_out)
+            }
+        };
+        self.growth.keep_for_successor(is_waited_out);
         self.connection.end(reason, is_waited_out);
     }
 }
@@ -433,7 +441,7 @@ impl OutboundLane {
 
     /// Passes a new chunk to the receiver, then publishes that the lane continues in it.
     fn go_on_in(&mut self, log2: u32) -> Result<bool> {
-        let Some((region, descriptor)) = Growth::make_chunk(log2)? else { return Ok(false) };
+        let Some((region, descriptor)) = self.growth.make_chunk(log2)? else { return Ok(false) };
         // A dead receiver receives no more chunks: HELLO passes all of them to its successor.
         if let Some(joined) = self.connection.open() {
             let sequence = self.writer.sequence();
@@ -507,94 +515,5 @@ impl OutboundLane {
     pub(super) fn watched(&self) -> (Option<BorrowedFd<'_>>, Option<BorrowedFd<'_>>) {
         let shows = self.connection.is_live() && !self.connection.is_unreadable();
         (shows.then_some(self.socket.as_fd()), self.connection.process())
-    }
-}
-
-/// Handover.
-impl OutboundLane {
-    /// Hands the lane over to the next owner of the address. If the address has no owner yet,
-    /// returns `Ok`: the messages wait in the lane.
-    ///
-    /// # Errors
-    /// - No successor can be reached: the lane ends, and its messages can be taken back.
-    /// - A shortage in this process that has lasted for the handshake timeout.
-    fn try_hand_over(&mut self) -> Result<()> {
-        let now = Instant::now();
-        let Connection::Awaiting(awaiting) = &mut self.connection else { return Ok(()) };
-        if !awaiting.is_look_due(now) {
-            return Ok(());
-        }
-        let handed_over = self.hand_over();
-        let Connection::Awaiting(awaiting) = &mut self.connection else { return handed_over };
-        let Err(error) = handed_over else { return Ok(()) };
-        match error {
-            // There is no owner, or it has just died, or its queue is full: the lane is unchanged.
-            Error::NoMailbox { .. } | Error::TimedOut | Error::WouldBlock => {
-                awaiting.note_shortage(now, false);
-                Ok(())
-            }
-            error if error.is_shortage() || error.errno() == libc::ENOBUFS => {
-                let lasted = awaiting.note_shortage(now, true);
-                if lasted < self.options.handshake_timeout { Ok(()) } else { Err(error) }
-            }
-            error => {
-                self.end(error.clone());
-                Err(error)
-            }
-        }
-    }
-
-    fn hand_over(&mut self) -> Result<()> {
-        let Some(address) = self.succession.address() else { return Err(Error::WouldBlock) };
-        let (socket, mut pending) = succession::connect(address, &self.options, Duration::ZERO)?;
-        // Accepts the dead receiver's last position while its page is still mapped.
-        self.refresh()?;
-        let (writer, growth) = (&self.writer, &self.growth);
-        let next = self.succession.next_handover();
-        next.announce(writer);
-        let brought = Introduction { writer, growth, life: self.life, options: &self.options };
-        if let Err(error) = brought.send_hello(&next, &socket, &mut pending) {
-            self.succession.announce(writer);
-            return Err(error);
-        }
-        if let Connection::Awaiting(awaiting) = &self.connection {
-            self.growth.handed_over(awaiting.last());
-        }
-        self.succession = next;
-        self.socket = socket;
-        self.connection = Connection::Pending(pending);
-        Ok(())
-    }
-
-    /// Ends an unanswered lane if another process now owns the path. If only a forked child of a
-    /// dead owner holds the listener, the listener queues connections that no process reads.
-    ///
-    /// As long as the path leads to the same file, there is no other owner, and the lane keeps its
-    /// place in a slow owner's queue.
-    fn look_for_another_owner(&mut self) {
-        let Connection::Pending(pending) = &mut self.connection else { return };
-        if !self.options.on_death.waits() || !pending.is_look_elsewhere_due(Instant::now()) {
-            return;
-        }
-        let leads_to = self.succession.address().and_then(Address::leads_to);
-        if pending.was_replaced(leads_to) && self.withdraw() {
-            self.end(self.connection.noticed_end());
-        }
-    }
-
-    /// Withdraws an unanswered `HELLO`. Returns `false` if an answer arrived or the lane ended.
-    fn withdraw(&mut self) -> bool {
-        let next = self.succession.next_handover();
-        next.announce(&self.writer);
-        // SYNC handover: pairs with the fence in `Mailbox::begin`, where it is explained.
-        fence(Ordering::SeqCst);
-        self.listen();
-        if self.connection.is_unanswered() {
-            self.succession = next;
-            return true;
-        }
-        // If the owner answered but saw the withdrawal, it hangs up and has read nothing.
-        self.succession.announce(&self.writer);
-        false
     }
 }

@@ -342,7 +342,7 @@ impl Sender {
     /// ```
     pub fn take_unread(&mut self) -> Result<Vec<Vec<u8>>> {
         self.lane.check()?;
-        self.lane.take_back().ok_or(Error::WouldBlock)
+        self.lane.take_back().map(|(unread, _)| unread).ok_or(Error::WouldBlock)
     }
 
     /// Returns the number of bytes in the lane that the receiver has not acknowledged, padding and
@@ -513,9 +513,13 @@ impl Sender {
     }
 
     /// Reverts [`Sender::arm`].
-    #[cfg(feature = "tokio")]
     pub(super) fn disarm(&mut self) {
         self.wait.disarm(&self.lane);
+    }
+
+    /// Does the work of [`Sender::arm_acked`].
+    pub(super) fn arm_for_ack(&mut self, position: u64) -> Result<bool> {
+        self.wait.arm_for_ack(&mut self.lane, position)
     }
 
     /// Returns the lane of an armed sender, whose descriptors the caller waits on.

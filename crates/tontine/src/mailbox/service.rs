@@ -9,7 +9,7 @@ use super::SenderId;
 use super::inbound::InboundLane;
 use super::listener::{EventSource, GENERATION_MASK, same_generation};
 use super::receiver::Mailbox;
-use crate::error::{Error, Peer, Result};
+use crate::error::{Peer, Result};
 use crate::lane::page::MIN_LOG2;
 use crate::sync::Ordering;
 use crate::sys::doorbell;
@@ -193,9 +193,7 @@ impl Mailbox {
             return;
         }
         if let Err(broken) = lane.read_notes() {
-            let peer = lane.peer;
-            self.lanes.fault(Error::Protocol { peer, what: broken.0 });
-            return self.lanes.remove(slot);
+            return self.lanes.remove_broken(slot, broken);
         }
         if lane.ended {
             // Otherwise the set would report the hang-up until the lane is drained.

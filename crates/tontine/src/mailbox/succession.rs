@@ -78,23 +78,39 @@ pub(super) struct SuccessorSearch {
     on_death: OnDeath,
     /// Number of the lane's valid `HELLO`; 0 is the first.
     handover: u32,
+    /// `true` if the last receiver that accepted the lane is a relay.
+    is_relayed: bool,
+    /// Earlier receivers may have processed messages whose records begin before this position.
+    pub(super) doubt_limit: u64,
 }
 
 impl SuccessorSearch {
     pub(super) fn new(address: Option<Address>, on_death: OnDeath) -> Self {
-        Self { address, on_death, handover: 0 }
+        Self { address, on_death, handover: 0, is_relayed: false, doubt_limit: 0 }
     }
 
     pub(super) fn address(&self) -> Option<&Address> {
         self.address.as_ref()
     }
 
+    /// Records whether the receiver that has accepted the lane is a relay.
+    pub(super) fn accepted_by(&mut self, is_relay: bool) {
+        self.is_relayed = is_relay && self.address.is_some();
+    }
+
+    /// Returns `true` if the lane waits for a successor after some kind of end. The end of a relay
+    /// is not the owner's, so a lane that a relay has accepted waits in any case.
+    pub(super) fn waits(&self) -> bool {
+        self.is_relayed || self.on_death.waits()
+    }
+
     /// Returns `true` if the lane waits for a successor after `reason`: a successor may appear, or
     /// an owner without free space may free some.
     pub(super) fn is_waited_out(&self, reason: &Error) -> bool {
         let is_full = matches!(reason, Error::Refused { errno: libc::ENOBUFS });
-        let is_full_for_now = is_full && self.handover != 0 && self.on_death.waits();
-        self.on_death.outlives(reason) || is_full_for_now
+        let is_full_for_now = is_full && self.handover != 0 && self.waits();
+        let on_death = if self.is_relayed { OnDeath::WaitThroughRestarts } else { self.on_death };
+        on_death.outlives(reason) || is_full_for_now
     }
 
     /// Returns the search with the number of the next `HELLO`.

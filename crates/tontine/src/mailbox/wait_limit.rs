@@ -85,18 +85,38 @@ impl SenderWait {
     /// # Errors
     /// The errors of [`OutboundLane::ready`] and [`OutboundLane::find_room`].
     pub(super) fn arm(&mut self, lane: &mut OutboundLane, length: usize) -> Result<bool> {
+        let mut request = SpaceRequest::new(length, true);
+        self.arm_unless(lane, |lane| lane.find_room(&mut request, true))
+    }
+
+    /// Asks the receiver to report acknowledgements. Returns `true` if it has acknowledged nothing
+    /// after `position`, and is certain to report when it has.
+    ///
+    /// # Errors
+    /// The errors of [`OutboundLane::ready`] and [`OutboundLane::refresh`].
+    pub(super) fn arm_for_ack(&mut self, lane: &mut OutboundLane, position: u64) -> Result<bool> {
+        self.arm_unless(lane, |lane| {
+            lane.refresh()?;
+            Ok(lane.writer.acknowledged() > position)
+        })
+    }
+
+    fn arm_unless(
+        &mut self,
+        lane: &mut OutboundLane,
+        done: impl FnOnce(&mut OutboundLane) -> Result<bool>,
+    ) -> Result<bool> {
         lane.check()?;
         lane.store_in_chunks(WAITING_AT, true);
         self.armed = true;
         // If the kernel no longer allows the barrier, the report could be lost: the caller must
         // poll.
         let sure = lane.heavy_fence();
-        let mut request = SpaceRequest::new(length, true);
-        let room = lane.ready().and_then(|()| lane.find_room(&mut request, true));
-        if !matches!(room, Ok(false)) {
+        let done = lane.ready().and_then(|()| done(lane));
+        if !matches!(done, Ok(false)) {
             self.disarm(lane);
         }
-        Ok(!room? && sure)
+        Ok(!done? && sure)
     }
 
     /// Reverts [`SenderWait::arm`]. A forked child that drops its parent's pending future also

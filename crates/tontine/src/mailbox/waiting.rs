@@ -267,7 +267,7 @@ impl Mailbox {
     /// sees the announcement, or the caller's next check of the lanes, which must follow, sees the
     /// sender's message. Returns `false` if the kernel no longer allows the barrier that ensures
     /// this.
-    fn announce_sleep(&mut self) -> bool {
+    pub(super) fn announce_sleep(&mut self) -> bool {
         self.desk.sleeping().store(self.door.announce(), Ordering::Relaxed);
         // SYNC doorbell: pairs with the barrier between header store and `sleeping` load in
         // `Sender`. In symmetric mode, both sides execute a full fence between their store and
