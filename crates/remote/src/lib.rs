@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 pub mod config;
 pub mod frame;
-pub mod link;
 pub mod incoming;
+pub mod link;
 pub mod outgoing;
+pub mod status;
