@@ -2,7 +2,9 @@
 #![allow(missing_docs)]
 pub mod config;
 pub mod frame;
+pub mod gateway;
 pub mod incoming;
 pub mod link;
 pub mod outgoing;
 pub mod status;
+pub mod tcp;
