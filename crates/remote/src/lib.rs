@@ -6,5 +6,6 @@ pub mod gateway;
 pub mod incoming;
 pub mod link;
 pub mod outgoing;
+pub mod service;
 pub mod status;
 pub mod tcp;

@@ -165,7 +165,9 @@ impl World {
             self.sender.acked = acked;
         }
         if let Some(end) = progress.end {
-            if end == LaneEnd::OwnerDied && lane.owner() == u128::from(self.owner) && self.owner_lives
+            if end == LaneEnd::OwnerDied
+                && lane.owner() == u128::from(self.owner)
+                && self.owner_lives
             {
                 self.violation = Some("a live owner was reported dead");
             }
@@ -620,10 +622,12 @@ impl World {
         let mut next = self.clone();
         let lanes = 0..self.lanes.len();
         let take = |index: &usize| {
-            self.lane_is_read(*index) && self.lanes[*index].taken < self.lanes[*index].messages.len()
+            self.lane_is_read(*index)
+                && self.lanes[*index].taken < self.lanes[*index].messages.len()
         };
-        let acknowledge =
-            |index: &usize| self.lane_is_read(*index) && self.lanes[*index].acked < self.lanes[*index].taken;
+        let acknowledge = |index: &usize| {
+            self.lane_is_read(*index) && self.lanes[*index].acked < self.lanes[*index].taken
+        };
         let action = if self.suspected {
             Action::Heal
         } else if self.a.is_none() {
@@ -716,7 +720,8 @@ fn settles(world: &World, healed: &mut HashSet<u64>) -> Option<&'static str> {
 }
 
 fn assert_sound(faults: u8) {
-    for (waits, room) in [false, true].into_iter().flat_map(|waits| ROOMS.map(|room| (waits, room))) {
+    for (waits, room) in [false, true].into_iter().flat_map(|waits| ROOMS.map(|room| (waits, room)))
+    {
         assert_sound_with(waits, room, faults);
     }
 }
