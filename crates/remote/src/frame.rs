@@ -180,7 +180,10 @@ impl Header {
         }
         let attempt = (word(0) >> 32) as u32;
         let (lane, owner) = (wide(8), wide(24));
-        Ok((Self { kind, flags, attempt, lane, owner, a: word(40), b: word(48), c: word(56) }, payload))
+        Ok((
+            Self { kind, flags, attempt, lane, owner, a: word(40), b: word(48), c: word(56) },
+            payload,
+        ))
     }
 }
 

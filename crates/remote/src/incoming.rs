@@ -176,7 +176,8 @@ impl IncomingLane {
         mut bytes: &[u8],
         deliver: &mut impl FnMut(&[u8], u64) -> bool,
     ) -> Result<(), DataViolation> {
-        if !bytes.len().is_multiple_of(8) || !data.a.is_multiple_of(8) || !data.b.is_multiple_of(8) {
+        if !bytes.len().is_multiple_of(8) || !data.a.is_multiple_of(8) || !data.b.is_multiple_of(8)
+        {
             return Err(DataViolation("a position or a length is not a multiple of 8"));
         }
         let mut position = data.a;

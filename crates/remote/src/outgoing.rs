@@ -192,11 +192,7 @@ impl OutgoingLane {
     ///
     /// # Errors
     /// The frame contradicts what this gateway has sent.
-    pub fn on_status(
-        &mut self,
-        status: &Header,
-        errno: i32,
-    ) -> Result<Progress, StatusViolation> {
+    pub fn on_status(&mut self, status: &Header, errno: i32) -> Result<Progress, StatusViolation> {
         if self.ended().is_some() || status.attempt < self.attempt {
             return Ok(Progress::default());
         }

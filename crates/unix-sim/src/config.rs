@@ -1,4 +1,4 @@
-//! Configuration of a system: [`Config`], which [`Builder`](crate::Builder) fills in, and the
+//! Configuration of a system: [`SystemConfig`], which [`Builder`](crate::Builder) fills in, and the
 //! public types of its fields.
 
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ impl fmt::Display for BusyThread {
 
 /// The configuration of a system.
 #[derive(Clone)]
-pub(crate) struct Config {
+pub(crate) struct SystemConfig {
     pub(crate) mode: LockingMode,
     pub(crate) processors: usize,
     pub(crate) executor: Executor,
@@ -129,7 +129,7 @@ pub(crate) struct Config {
     pub(crate) on_busy: Arc<dyn Fn(BusyThread) + Send + Sync>,
 }
 
-impl Config {
+impl SystemConfig {
     /// Returns the defaults of [`Virtual::builder`](crate::Virtual::builder).
     pub(crate) fn new() -> Self {
         Self {
@@ -160,7 +160,7 @@ impl Config {
     }
 }
 
-impl Config {
+impl SystemConfig {
     /// Returns `true` if the objects that a run leaves behind must be counted from scratch, because
     /// many runs follow one another.
     pub(crate) fn is_audited(&self) -> bool {
@@ -168,10 +168,10 @@ impl Config {
     }
 }
 
-impl fmt::Debug for Config {
+impl fmt::Debug for SystemConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, processors, executor, delivery, .. } = self;
-        f.debug_struct("Config")
+        f.debug_struct("SystemConfig")
             .field("mode", mode)
             .field("processors", processors)
             .field("executor", executor)

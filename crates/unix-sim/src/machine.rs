@@ -1,4 +1,4 @@
-//! A Unix inside this process: [`Virtual`]. A [`Builder`] creates it from a [`Config`], and a run
+//! A Unix inside this process: [`Virtual`]. A [`Builder`] creates it from a [`SystemConfig`], and a run
 //! returns a [`RunReport`].
 //!
 //! A run combines three parts: the executor, which runs the threads; the locks of the mode; and the
@@ -12,7 +12,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use crate::config::{Config, Executor};
+use crate::config::{Executor, SystemConfig};
 use crate::console::DetachGuard;
 use crate::executor::{self, RunEnd, TICKS_A_SECOND};
 use crate::kernel::Kernel;
@@ -43,7 +43,7 @@ use watch::ExecutorWatch;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Virtual {
-    config: Arc<Config>,
+    config: Arc<SystemConfig>,
 }
 
 impl Virtual {

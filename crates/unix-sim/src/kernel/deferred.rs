@@ -19,7 +19,7 @@ use super::generate::To;
 use super::pgrp::Pgrp;
 use super::proc::Proc;
 use super::references::{HeldProc, ProcRef};
-use crate::config::{Config, Executor};
+use crate::config::{Executor, SystemConfig};
 use crate::executor::{self, Fiber, Object};
 use crate::lock::lock_order::EventLock;
 use crate::lock::{LockClass, SimpleLock, spl};
@@ -72,7 +72,7 @@ enum DeferredEvent {
 }
 
 impl Events {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &SystemConfig) -> Self {
         // A real tick must not allocate; a simulated one may.
         let room = if config.executor == Executor::Parallel { MOST } else { 0 };
         let queue = EventQueue {

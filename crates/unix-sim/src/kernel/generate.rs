@@ -29,7 +29,7 @@ use super::pgrp::Pgrp;
 use super::proc::{ChildEvent, Phase, Proc, ProcState, ThreadEntry};
 use super::references::ProcRef;
 use super::thread::{AstFlags, Thread};
-use crate::config::{Config, Delivery, Executor};
+use crate::config::{Delivery, Executor, SystemConfig};
 use crate::mode::LockingMode;
 
 /// The target of a signal within a process.
@@ -54,7 +54,7 @@ impl Kernel {
     /// because the caller may have to sleep for `pg_lock`, which exists even on a uniprocessor
     /// (§5).
     fn generates_directly(&self) -> bool {
-        let Config { mode, executor, keep_locks, .. } = *self.config;
+        let SystemConfig { mode, executor, keep_locks, .. } = *self.config;
         mode == LockingMode::Uniprocessor
             && matches!(executor, Executor::Simulated { .. })
             && !keep_locks

@@ -67,7 +67,7 @@ pub use threads::{is_wanted, stands};
 use tontine_unix::{Pid, Program, Resource, SigInfo, SigSet, Signal, WaitStatus};
 use users::{Cred, UidTable, User};
 
-use crate::config::Config;
+use crate::config::SystemConfig;
 use crate::executor::{self, FiberExecutor, Object, RunEnd, Start};
 use crate::lock::lock_order::{CoarseLock, PgrphashLock, ProcRelationLock, UidhashLock};
 use crate::lock::{BlockingLock, Holding, Locks, SimpleLock, WriteGuard};
@@ -77,7 +77,7 @@ type Groups = BTreeMap<i32, Arc<Pgrp>>;
 
 /// The state that all processes share.
 pub(crate) struct Kernel {
-    pub(crate) config: Arc<Config>,
+    pub(crate) config: Arc<SystemConfig>,
     pub(crate) locks: Locks,
     pub(crate) executor: Arc<FiberExecutor>,
     slab: SlotTable,
@@ -164,7 +164,7 @@ impl std::fmt::Debug for Kernel {
 impl Kernel {
     /// Creates a system with its first process and a process that is about to run `program`.
     pub(crate) fn boot(
-        config: Arc<Config>,
+        config: Arc<SystemConfig>,
         locks: Locks,
         executor: Arc<FiberExecutor>,
         program: Program,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tontine_unix::{Resource, Rlimit, Sys};
 
 use super::Virtual;
-use crate::config::{BusyThread, Conductor, Config, Delivery, Executor, Masks};
+use crate::config::{BusyThread, Conductor, Delivery, Executor, Masks, SystemConfig};
 use crate::console::Console;
 use crate::costs::CostModel;
 use crate::executor::{Chooser, Reused};
@@ -31,7 +31,7 @@ const MAX_MODELLED: usize = 4096;
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Builder(Config);
+pub struct Builder(SystemConfig);
 
 /// The reason why [`Builder::build`] fails.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,7 @@ pub enum BuildError {
 
 impl Builder {
     pub(super) fn new() -> Self {
-        Self(Config::new())
+        Self(SystemConfig::new())
     }
 
     /// Sets the locking mode, which determines the set of locks and where calls run.

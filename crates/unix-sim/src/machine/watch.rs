@@ -4,19 +4,19 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::config::{BusyThread, Config};
+use crate::config::{BusyThread, SystemConfig};
 use crate::executor;
 use crate::kernel::KernelHandle;
 use crate::label::named_by;
 
 /// A forwarder of the executor's events to the configuration's hooks and to the kernel.
 pub(super) struct ExecutorWatch {
-    config: Arc<Config>,
+    config: Arc<SystemConfig>,
     kernel: OnceLock<KernelHandle>,
 }
 
 impl ExecutorWatch {
-    pub(super) fn new(config: Arc<Config>) -> Self {
+    pub(super) fn new(config: Arc<SystemConfig>) -> Self {
         Self { config, kernel: OnceLock::new() }
     }
 
