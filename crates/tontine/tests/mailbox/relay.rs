@@ -582,14 +582,23 @@ fn idle_lane_returns_memory_and_identity_stays() {
     let mut relay = options.bind_relay(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     let first = lane(&mut relay);
-    let maps = || std::fs::read_to_string("/proc/self/maps").expect("maps");
-    let chunks = || maps().matches("tontine-chunk").count();
-    let small = chunks();
+    let mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        let chunks = maps.lines().filter(|line| line.contains("tontine-chunk"));
+        let size = chunks.map(|line| {
+            let (begin, rest) = line.split_once('-').expect("a range");
+            let end = rest.split(' ').next().expect("its end");
+            let number = |hex| u64::from_str_radix(hex, 16).expect("an address");
+            number(end) - number(begin)
+        });
+        size.sum::<u64>()
+    };
+    let small = mapped();
     for round in 0..20 {
         for number in 0..100 {
             send(&mut sender, &mut relay, &message(number));
         }
-        assert!(chunks() > small);
+        assert!(mapped() > small);
         let records = read(&mut relay, first.sender, usize::MAX);
         assert_eq!(records.len(), 100, "round {round}");
         relay.ack_to(first.sender, records[99].1).expect("acknowledged");
@@ -597,7 +606,7 @@ fn idle_lane_returns_memory_and_identity_stays() {
             relay.service().expect("in service");
             sender.service().expect("in service");
             assert_eq!(ready(&mut relay), []);
-            chunks() == small
+            mapped() == small
         });
     }
     let now = relay.lane(first.sender).expect("the lane");
