@@ -85,7 +85,8 @@ impl MemoryLink {
     /// # Errors
     /// Returns an error if the process has no descriptors left.
     pub fn pair(faults: Faults) -> std::io::Result<(Self, Self, Switch)> {
-        let timer = || timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).map(Arc::new);
+        let timer =
+            || timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).map(Arc::new);
         let (first, second) = (timer()?, timer()?);
         let direction = |seed: u64, receiver: &Arc<OwnedFd>, sender: &Arc<OwnedFd>| {
             Arc::new(Mutex::new(Direction {
