@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import re
 import secrets
 import sys
 import time
+from datetime import datetime
 
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.api import ConsumerConfig, StreamConfig
-from nats.js.errors import NotFoundError, ServiceUnavailableError
+from nats.js.api import ConsumerConfig, StreamConfig, StreamInfo
+from nats.js.errors import KeyNotFoundError, NotFoundError, ServiceUnavailableError
 from tontine import Closed, Error, Mailbox, NoMailbox, OwnerDied, Sender, TimedOut
 
 STAMP = re.compile(rb"(\w{1,64}/\d{1,20})\n")  # the sender's lane, and the message's number in it
@@ -65,21 +67,30 @@ async def publish(client: Client, stream: StreamConfig, message: bytes, name: st
             await asyncio.sleep(0.2)
 
 
-async def out(client: Client, address: str, stream: str, consumer: str) -> None:
+async def out(client: Client, address: str, stream: StreamInfo, consumer: str) -> None:
     """Stream -> mailbox."""
+    context, name = client.jetstream(), str(stream.config.name)
+    # A server that is killed forgets the last acknowledgements, but no value in a bucket.
+    replicas, created = stream.config.num_replicas or 1, stream.created or datetime.min
+    bucket = await context.create_key_value(bucket=f"{name}-delivered", replicas=replicas)
+    key, delivered = f"{consumer}.{created:%Y%m%dT%H%M%S%f}", 0
+    with contextlib.suppress(KeyNotFoundError):
+        delivered = int((await bucket.get(key)).value or 0)
     # With one message pending, JetStream keeps the order when it repeats that message.
     config = ConsumerConfig(ack_wait=ACK_WAIT, max_ack_pending=1)
-    messages = await client.jetstream().pull_subscribe(stream, consumer, stream, config)
-    sender, delivered = None, 0
+    messages = await context.pull_subscribe(name, consumer, name, config)
+    sender, first = None, True
     while True:
         try:
             [message] = await messages.fetch(1, timeout=ACK_WAIT)
             number = message.metadata.sequence.stream
             if number > delivered:  # otherwise only the acknowledgement was lost
-                if message.metadata.num_delivered > 1:
+                if first or (message.metadata.num_delivered or 0) > 1:
                     print(f"in doubt: {stamp(message.data)}", flush=True)
                 sender, delivered = await deliver(sender, address, message), number
-            await message.ack_sync()
+                first = False
+            await bucket.put(key, b"%d" % delivered)
+            await message.ack()
         except nats.errors.TimeoutError:
             pass  # no message, or no server: the client connects again
         except nats.errors.Error as error:
@@ -126,14 +137,14 @@ async def run(arguments: argparse.Namespace) -> None:
         )
     try:
         try:
-            stream = (await client.jetstream().stream_info(arguments.stream)).config
+            stream = await client.jetstream().stream_info(arguments.stream)
         except NotFoundError:
             config = StreamConfig(arguments.stream, subjects=[arguments.stream])
-            stream = (await client.jetstream().add_stream(config)).config
+            stream = await client.jetstream().add_stream(config)
         if arguments.role == "into":
-            await into(client, arguments.address, stream)
+            await into(client, arguments.address, stream.config)
         else:
-            await out(client, arguments.address, arguments.stream, arguments.consumer)
+            await out(client, arguments.address, stream, arguments.consumer)
     except ServiceUnavailableError:
         sys.exit(
             f"cannot use a stream: expected JetStream at {arguments.server}, found a server "
