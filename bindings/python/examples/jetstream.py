@@ -133,7 +133,7 @@ async def run(arguments: argparse.Namespace) -> None:
         sys.exit(
             f"cannot connect: expected a NATS server at {arguments.server}, found: "
             f"{found[0] if isinstance(error, asyncio.TimeoutError) else error}; "
-            "start one with `nats-server --jetstream`, or name another with --server"
+            "start one with `nats-server --jetstream --store_dir DIR`, or name it with --server"
         )
     try:
         try:
@@ -148,7 +148,7 @@ async def run(arguments: argparse.Namespace) -> None:
     except ServiceUnavailableError:
         sys.exit(
             f"cannot use a stream: expected JetStream at {arguments.server}, found a server "
-            "without it; start the server with `nats-server --jetstream`"
+            "without it; start the server with `--jetstream --store_dir DIR`"
         )
     finally:
         await client.close()
