@@ -332,7 +332,7 @@ def test_messages_received_twice_were_in_doubt(bed: Bed) -> None:
 @pytest.mark.parametrize("role", ["into", "out"])
 def test_missing_server_is_reported(tmp_path: Path, role: str) -> None:
     url = f"nats://127.0.0.1:{free_port()}"
-    command = [sys.executable, str(EXAMPLE), role, "@nobody", STREAM, "--server", url]
+    command = [sys.executable, str(EXAMPLE), role, "@unused", STREAM, "--server", url]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith(f"cannot connect: expected a NATS server at {url}, found: ")
@@ -341,7 +341,7 @@ def test_missing_server_is_reported(tmp_path: Path, role: str) -> None:
 
 def test_server_without_jetstream_is_reported(tmp_path: Path, nats_server: str) -> None:
     server = Server(nats_server, tmp_path)
-    command = [sys.executable, str(EXAMPLE), "into", "@nobody", STREAM, "--server", server.url]
+    command = [sys.executable, str(EXAMPLE), "into", "@unused", STREAM, "--server", server.url]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=50)
     finally:
