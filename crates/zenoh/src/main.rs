@@ -1,0 +1,3 @@
+//! `tontine-bridge-zenoh`: a gateway whose carrier is Zenoh.
+
+fn main() {}
