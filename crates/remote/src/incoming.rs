@@ -43,17 +43,17 @@ struct PartialRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataViolation(pub &'static str);
 
-/// The answer to a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The answer to a frame; of two answers, the greater one includes the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reply {
-    /// Send [`IncomingLane::status`].
-    Status,
-    /// The same, with [`frame::REPEAT`].
-    Repeat,
-    /// Send [`unknown`]: the lane was begun by an older `HELLO` than the frame's.
-    Unknown,
     /// Send nothing.
     Nothing,
+    /// Send [`unknown`]: the lane was begun by an older `HELLO` than the frame's.
+    Unknown,
+    /// Send [`IncomingLane::status`].
+    Status,
+    /// Send [`IncomingLane::status`] with [`frame::REPEAT`].
+    Repeat,
 }
 
 impl IncomingLane {
@@ -85,7 +85,9 @@ impl IncomingLane {
     }
 
     fn check_owner(&mut self, hello: &Header) {
-        if hello.owner != 0 && hello.owner != self.owner && self.ended.is_none() {
+        let waits = hello.flags & frame::WAITS != 0;
+        let other = hello.owner != 0 && hello.owner != self.owner;
+        if other && !waits && self.ended.is_none() {
             self.owner = hello.owner;
             self.accepted = hello.a;
             self.acknowledged = hello.a;
@@ -97,6 +99,11 @@ impl IncomingLane {
     /// Returns how the lane ended.
     pub fn ended(&self) -> Option<LaneEnd> {
         self.ended
+    }
+
+    /// Returns `true` if the sender has ended.
+    pub fn is_ending(&self) -> bool {
+        self.end.is_some()
     }
 
     /// Returns the number of the lane's `HELLO`.

@@ -49,6 +49,10 @@ pub trait Link {
     /// Returns the next event, without waiting.
     fn poll(&mut self) -> Option<LinkEvent<'_>>;
 
-    /// Returns a descriptor that is readable while [`Link::poll`] has an event (level-triggered).
+    /// Returns a descriptor that is readable while the link has work, once [`Link::poll`] has
+    /// returned `None` (level-triggered).
     fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Returns the name of the carrier, as `tontine bridge status` prints it.
+    fn carrier(&self) -> &'static str;
 }

@@ -122,6 +122,11 @@ impl OutgoingLane {
         if let Phase::Ended(end) = self.phase { Some(end) } else { None }
     }
 
+    /// Returns `true` if the sender has ended.
+    pub fn is_ending(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Returns `true` once the other gateway has answered the current `HELLO`.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
@@ -137,7 +142,7 @@ impl OutgoingLane {
     pub fn hello(&self) -> Header {
         Header {
             flags: self.waits,
-            owner: if self.waits == 0 { self.owner } else { 0 },
+            owner: self.owner,
             a: self.acknowledged,
             b: self.cap,
             c: self.longest,
@@ -260,6 +265,21 @@ impl OutgoingLane {
         self.granted = self.acknowledged;
         self.bye_due = true;
         Progress { greet: true, rewound: true, ..Progress::default() }
+    }
+
+    /// Begins the lane again, because the other gateway was restarted.
+    pub fn on_restart(&mut self) -> Progress {
+        if self.ended().is_some() { Progress::default() } else { self.greet_again(self.attempt) }
+    }
+
+    /// Ends the lane if its owner is known, because the owner's host was restarted. A lane that
+    /// waits for a successor begins again.
+    pub fn on_reboot(&mut self) -> Progress {
+        if self.ended().is_some() || self.owner == 0 || self.waits != 0 {
+            return self.on_restart();
+        }
+        self.phase = Phase::Ended(LaneEnd::OwnerDied);
+        Progress { end: Some(LaneEnd::OwnerDied), ..Progress::default() }
     }
 
     /// Returns `true` while the lane expects an answer: if none arrives, call

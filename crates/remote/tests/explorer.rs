@@ -241,7 +241,7 @@ impl World {
         let Some(mut b) = self.b.take() else { return };
         let Some(mut lane) = b.lane.take() else {
             match header.kind {
-                FrameKind::Hello => b.lane = Some(self.b_begins(&header, &mut b.local)),
+                FrameKind::Hello => b.lane = self.b_begins(&header, &mut b.local),
                 FrameKind::Bye if header.flags & frame::SETTLED != 0 => {}
                 _ => self.send_to_a(incoming::unknown(&header), 0),
             }
@@ -287,14 +287,15 @@ impl World {
         self.b_replies(reply, &header);
     }
 
-    fn b_begins(&mut self, hello: &Header, local: &mut Option<usize>) -> IncomingLane {
+    fn b_begins(&mut self, hello: &Header, local: &mut Option<usize>) -> Option<IncomingLane> {
         const ECONNREFUSED: i32 = 111;
         if !self.owner_lives || self.owner_closed {
             return if hello.owner == 0 {
-                IncomingLane::refused(hello, ECONNREFUSED)
+                Some(IncomingLane::refused(hello, ECONNREFUSED))
             } else {
-                // No process owns the address, so the former owner has ended.
-                IncomingLane::new(hello, 0, self.room)
+                // No process owns the address, so the former owner has ended, and there is no
+                // successor yet.
+                (!self.waits).then(|| IncomingLane::new(hello, 0, self.room))
             };
         }
         let lane = IncomingLane::new(hello, u128::from(self.owner), self.room);
@@ -308,7 +309,7 @@ impl World {
                 sender_lives: true,
             });
         }
-        lane
+        Some(lane)
     }
 
     fn b_replies(&mut self, reply: Reply, header: &Header) {
@@ -620,10 +621,12 @@ impl World {
         let mut next = self.clone();
         let lanes = 0..self.lanes.len();
         let take = |index: &usize| {
-            self.lane_is_read(*index) && self.lanes[*index].taken < self.lanes[*index].messages.len()
+            self.lane_is_read(*index)
+                && self.lanes[*index].taken < self.lanes[*index].messages.len()
         };
-        let acknowledge =
-            |index: &usize| self.lane_is_read(*index) && self.lanes[*index].acked < self.lanes[*index].taken;
+        let acknowledge = |index: &usize| {
+            self.lane_is_read(*index) && self.lanes[*index].acked < self.lanes[*index].taken
+        };
         let action = if self.suspected {
             Action::Heal
         } else if self.a.is_none() {
@@ -716,7 +719,8 @@ fn settles(world: &World, healed: &mut HashSet<u64>) -> Option<&'static str> {
 }
 
 fn assert_sound(faults: u8) {
-    for (waits, room) in [false, true].into_iter().flat_map(|waits| ROOMS.map(|room| (waits, room))) {
+    for (waits, room) in [false, true].into_iter().flat_map(|waits| ROOMS.map(|room| (waits, room)))
+    {
         assert_sound_with(waits, room, faults);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::outbound::OutboundLane;
 use super::sender::Sender;
-use crate::error::{Error, Result};
+use crate::error::{Error, Peer, Result};
 
 /// The messages that a receiver did not acknowledge before it ended, in the order in which they
 /// were sent.
@@ -22,6 +22,13 @@ pub struct Unread {
 }
 
 impl Sender {
+    /// Returns the process that owns the mailbox. Unlike [`Sender::peer`], it is known before that
+    /// process has accepted the connection, unless the lane was opened over a socket.
+    pub fn owner(&self) -> Option<Peer> {
+        let owner = self.lane.owner();
+        (owner != Peer::UNKNOWN).then_some(owner)
+    }
+
     /// Returns the lane's position after the last message that was sent: the number of bytes in the
     /// lane since its beginning, headers and padding included.
     ///

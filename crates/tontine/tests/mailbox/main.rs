@@ -32,6 +32,7 @@ mod no_system_call;
 mod path_lock;
 #[path = "../raw/mod.rs"]
 mod raw;
+mod relay;
 mod reservation;
 mod room;
 mod shortage;

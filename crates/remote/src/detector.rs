@@ -1,0 +1,173 @@
+//! The failure detector for one peer: [`Detector`].
+//!
+//! Silence is not death: a peer that does not answer is *suspected*, and only its answer, or a new
+//! boot id, proves anything. Nothing here does input or output: the caller passes the time in.
+
+use std::time::{Duration, Instant};
+
+/// Interval between two pings.
+pub const PING_INTERVAL: Duration = Duration::from_millis(250);
+/// Silence after which a peer is suspected.
+pub const SUSPECT_AFTER: Duration = Duration::from_secs(1);
+
+/// What an answer of the peer proves about it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct News {
+    /// The peer was suspected, or was never seen, and answers now.
+    pub healed: bool,
+    /// The peer's gateway was restarted.
+    pub new_instance: bool,
+    /// The peer's host was restarted, so every process that ran there has ended.
+    pub new_boot: bool,
+}
+
+/// The failure detector for one peer.
+#[derive(Debug, Clone)]
+pub struct Detector {
+    nonce: u64,
+    pinged: Option<Instant>,
+    heard: Instant,
+    suspected: Option<Instant>,
+    identity: Option<(u128, u128)>,
+    round_trip: Option<Duration>,
+}
+
+impl Detector {
+    /// Returns a detector that began at `now`.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            nonce: 0,
+            pinged: None,
+            heard: now,
+            suspected: None,
+            identity: None,
+            round_trip: None,
+        }
+    }
+
+    /// Returns the number of the next ping, if one is due.
+    pub fn ping(&mut self, now: Instant) -> Option<u64> {
+        if self.pinged.is_some_and(|pinged| now < pinged + PING_INTERVAL) {
+            return None;
+        }
+        self.pinged = Some(now);
+        self.nonce += 1;
+        Some(self.nonce)
+    }
+
+    /// Returns the time of the next ping.
+    pub fn next_ping(&self) -> Option<Instant> {
+        self.pinged.map(|pinged| pinged + PING_INTERVAL)
+    }
+
+    /// Notes an answer to the ping with this number, from a gateway with this instance and boot id.
+    pub fn on_pong(&mut self, nonce: u64, instance: u128, boot: u128, now: Instant) -> News {
+        // An old answer proves nothing about the present.
+        if nonce + 3 < self.nonce || nonce > self.nonce {
+            return News::default();
+        }
+        if nonce == self.nonce {
+            self.round_trip = self.pinged.map(|pinged| now.saturating_duration_since(pinged));
+        }
+        let before = self.identity.replace((instance, boot));
+        let healed = self.suspected.take().is_some() || before.is_none();
+        self.heard = now;
+        News {
+            healed,
+            new_instance: before.is_some_and(|before| before.0 != instance),
+            new_boot: before.is_some_and(|before| before.1 != boot),
+        }
+    }
+
+    /// Returns `true` if the peer has just become suspected.
+    pub fn suspects(&mut self, now: Instant) -> bool {
+        // If this process did not run, the silence is its own.
+        let due = now.saturating_duration_since(self.heard) >= SUSPECT_AFTER
+            && self.pinged.is_some_and(|pinged| now < pinged + 2 * PING_INTERVAL);
+        let new = due && self.suspected.is_none();
+        if new {
+            self.suspected = Some(now);
+        }
+        new
+    }
+
+    /// Returns the time since which the peer is suspected.
+    pub fn suspected_since(&self) -> Option<Instant> {
+        self.suspected
+    }
+
+    /// Returns `true` if the peer has answered since this gateway started.
+    pub fn was_seen(&self) -> bool {
+        self.identity.is_some()
+    }
+
+    /// Returns `true` while the peer answers.
+    pub fn is_reachable(&self) -> bool {
+        self.identity.is_some() && self.suspected.is_none()
+    }
+
+    /// Returns the time between the last ping and its answer.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_peer_is_suspected_until_it_answers() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut detector = Detector::new(start);
+        let first = detector.ping(at(0)).expect("due at once");
+        assert_eq!(detector.ping(at(249)), None);
+        let seen = News { healed: true, ..News::default() };
+        assert_eq!(detector.on_pong(first, 1, 2, at(1)), seen);
+        assert_eq!(detector.round_trip(), Some(Duration::from_millis(1)));
+        for ms in [250, 500, 750, 1000] {
+            assert!(detector.ping(at(ms)).is_some());
+            assert!(!detector.suspects(at(ms)));
+        }
+        assert!(detector.suspects(at(1001)));
+        assert!(!detector.suspects(at(1002)), "reported once");
+        let last = detector.ping(at(1250)).expect("due");
+        assert_eq!(detector.on_pong(last, 1, 2, at(1251)), seen);
+        assert!(detector.is_reachable());
+    }
+
+    #[test]
+    fn new_instance_and_new_boot_are_reported_once() {
+        let now = Instant::now();
+        let mut detector = Detector::new(now);
+        let nonce = detector.ping(now).expect("due at once");
+        detector.on_pong(nonce, 1, 2, now);
+        let restarted = News { new_instance: true, ..News::default() };
+        assert_eq!(detector.on_pong(nonce, 3, 2, now), restarted);
+        let rebooted = News { new_instance: true, new_boot: true, ..News::default() };
+        assert_eq!(detector.on_pong(nonce, 4, 5, now), rebooted);
+        assert_eq!(detector.on_pong(nonce, 4, 5, now), News::default());
+    }
+
+    #[test]
+    fn old_and_invented_answers_are_ignored() {
+        let start = Instant::now();
+        let mut detector = Detector::new(start);
+        for count in 0..5 {
+            detector.ping(start + PING_INTERVAL * count);
+        }
+        assert_eq!(detector.on_pong(1, 1, 2, start), News::default());
+        assert_eq!(detector.on_pong(6, 1, 2, start), News::default());
+        assert!(!detector.was_seen());
+    }
+
+    #[test]
+    fn stopped_gateway_does_not_blame_its_peer() {
+        let start = Instant::now();
+        let mut detector = Detector::new(start);
+        detector.ping(start);
+        let later = start + Duration::from_secs(60);
+        assert!(!detector.suspects(later), "no ping was sent meanwhile");
+    }
+}

@@ -1,0 +1,488 @@
+//! The half of a gateway for mailboxes of this host: [`Exports`].
+//!
+//! For each lane of a peer, the gateway is a sender of the mailbox's owner. The *local lane* has
+//! positions of its own; `ends` maps them to positions in the remote sender's lane.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll;
+use tontine::Error;
+use tontine::mailbox::{Address, Fences, OnDeath, Options, Sender};
+
+use super::EXPORT;
+use super::carrier::Carrier;
+use super::identity;
+use crate::config::Config;
+use crate::detector::Detector;
+use crate::frame::{self, FrameKind, Header};
+use crate::incoming::{IncomingLane, Reply, unknown};
+use crate::link::{HostId, Link};
+use crate::outgoing::LaneEnd;
+use crate::status::{LaneDirection, LaneState, LaneStatus};
+
+/// Time after which a lane that is over is forgotten, while its peer is reachable.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// Interval between the first two reports of a lane's end; doubled up to [`MAX_REPEAT`].
+const REPEAT: Duration = Duration::from_millis(200);
+const MAX_REPEAT: Duration = Duration::from_secs(2);
+/// Minimum number of bytes that a peer may send before the owner acknowledges.
+const ROOM: u64 = 8 << 20;
+/// Interval of the check for owners that have ended without an event: they called `exec`, or left
+/// a forked child.
+const CHECK_EVERY: u32 = 5;
+
+/// The lanes of all peers to the mailboxes of this host.
+pub(super) struct Exports {
+    mailboxes: HashMap<String, Address>,
+    options: Options,
+    max_lanes: usize,
+    boot: u128,
+    slots: Vec<Option<ExportLane>>,
+    free: Vec<usize>,
+    known: HashMap<(HostId, u128), usize>,
+    /// Lanes with records that the owner has not acknowledged.
+    active: Vec<usize>,
+    /// Lanes whose status is to be sent.
+    dirty: Vec<usize>,
+    /// Answers to frames of unknown lanes.
+    strangers: Vec<(HostId, Header)>,
+    ticks: u32,
+}
+
+struct ExportLane {
+    peer: HostId,
+    id: u128,
+    mailbox: String,
+    machine: IncomingLane,
+    waits: bool,
+    /// `None` once the lane is over.
+    sender: Option<Sender>,
+    /// The descriptor of `sender` that is in the epoll set.
+    watched: RawFd,
+    /// For each record that was delivered, the position after it in the local and in the remote
+    /// lane.
+    ends: VecDeque<(u64, u64)>,
+    local_acked: u64,
+    is_active: bool,
+    reply: Reply,
+    /// Time at which the lane's end is reported again.
+    repeat: Option<(Instant, Duration)>,
+    forget: Option<Instant>,
+}
+
+impl Exports {
+    pub(super) fn new(config: &Config, boot: u128) -> Self {
+        let mut options = Options::new().fences(Fences::Symmetric).allow_any_uid();
+        if let Some(cap) = config.lane_cap {
+            options = options.lane_cap(cap);
+        }
+        let mailboxes = config.exports.iter();
+        Self {
+            mailboxes: mailboxes.map(|one| (one.name.clone(), one.address.clone())).collect(),
+            options,
+            max_lanes: config.max_lanes.unwrap_or(1024),
+            boot,
+            slots: Vec::new(),
+            free: Vec::new(),
+            known: HashMap::new(),
+            active: Vec::new(),
+            dirty: Vec::new(),
+            strangers: Vec::new(),
+            ticks: 0,
+        }
+    }
+
+    /// Processes a frame of a sending gateway.
+    pub(super) fn on_frame(
+        &mut self,
+        from: HostId,
+        header: &Header,
+        payload: &[u8],
+        set: &OwnedFd,
+        now: Instant,
+    ) {
+        let settled = header.kind == FrameKind::Bye && header.flags & frame::SETTLED != 0;
+        let Some(&slot) = self.known.get(&(from, header.lane)) else {
+            if header.kind == FrameKind::Hello {
+                self.begin(from, header, payload, set, now);
+            } else if !settled {
+                self.strangers.push((from, unknown(header)));
+            }
+            return;
+        };
+        let Some(lane) = &mut self.slots[slot] else { return };
+        let reply = match header.kind {
+            _ if settled => {
+                lane.machine.on_owner_end(LaneEnd::Finished);
+                lane.repeat = None;
+                Reply::Nothing
+            }
+            FrameKind::Hello => {
+                lane.forget = None;
+                lane.machine.on_hello(header)
+            }
+            FrameKind::Data => lane.on_data(header, payload),
+            _ => lane.machine.on_bye(header),
+        };
+        if reply == Reply::Unknown {
+            self.strangers.push((from, unknown(header)));
+        }
+        self.after(slot, reply, now);
+    }
+
+    /// Opens a local lane for the lane that a peer offers.
+    fn begin(&mut self, from: HostId, hello: &Header, name: &[u8], set: &OwnedFd, now: Instant) {
+        let waits = hello.flags & frame::WAITS != 0;
+        let mailbox = String::from_utf8_lossy(name).into_owned();
+        let opened = self.open(&mailbox, hello);
+        let (machine, sender) = match opened {
+            Ok(sender) => {
+                let pid = sender.owner().and_then(|owner| owner.pid);
+                let address = self.mailboxes.get(&mailbox).map(ToString::to_string);
+                let owner = identity::owner(self.boot, pid, address.as_deref());
+                let room = ROOM.max(2 * hello.c + 64);
+                let machine = IncomingLane::new(hello, owner, room);
+                let sender = machine.ended().is_none().then_some(sender);
+                (machine, sender)
+            }
+            Err(Error::NoMailbox { .. }) if hello.owner != 0 => {
+                // The former owner has ended. The sending gateway repeats a HELLO that waits.
+                if waits {
+                    return;
+                }
+                (IncomingLane::new(hello, 0, 0), None)
+            }
+            Err(error) => {
+                tracing::info!("a lane to {mailbox} was refused: {error}");
+                (IncomingLane::refused(hello, error.errno()), None)
+            }
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[slot] = Some(ExportLane {
+            peer: from,
+            id: hello.lane,
+            mailbox,
+            machine,
+            waits,
+            sender,
+            watched: -1,
+            ends: VecDeque::new(),
+            local_acked: 0,
+            is_active: false,
+            reply: Reply::Nothing,
+            repeat: None,
+            forget: None,
+        });
+        self.known.insert((from, hello.lane), slot);
+        self.watch(slot, set);
+        self.after(slot, Reply::Status, now);
+    }
+
+    fn open(&self, mailbox: &str, hello: &Header) -> tontine::Result<Sender> {
+        let none = || Error::NoMailbox { address: mailbox.into() };
+        let address = self.mailboxes.get(mailbox).ok_or_else(none)?.clone();
+        let open = self.slots.iter().flatten().filter(|lane| lane.sender.is_some());
+        if open.count() >= self.max_lanes {
+            return Err(Error::Refused { errno: rustix::io::Errno::NOBUFS.raw_os_error() });
+        }
+        let on_death = match hello.flags {
+            flags if flags & frame::WAITS_THROUGH_RESTARTS != 0 => OnDeath::WaitThroughRestarts,
+            flags if flags & frame::WAITS != 0 => OnDeath::WaitForSuccessor,
+            _ => OnDeath::Fail,
+        };
+        self.options.clone().on_death(on_death).connect(address)
+    }
+
+    /// Puts the sender's descriptor, which each handover replaces, into the epoll set.
+    fn watch(&mut self, slot: usize, set: &OwnedFd) {
+        let Some(lane) = &mut self.slots[slot] else { return };
+        let Some(sender) = &lane.sender else { return };
+        let raw = sender.as_fd().as_raw_fd();
+        if raw == lane.watched {
+            return;
+        }
+        // Edge-triggered: a socket that hung up stays readable.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let data = epoll::EventData::new_u64(EXPORT | slot as u64);
+        if epoll::add(set, sender, data, flags).is_ok() {
+            lane.watched = raw;
+        }
+    }
+
+    /// Does what a lane needs after each change.
+    fn after(&mut self, slot: usize, reply: Reply, now: Instant) {
+        let Some(lane) = &mut self.slots[slot] else { return };
+        if lane.machine.ended().is_some() {
+            if lane.sender.take().is_some() || lane.forget.is_none() {
+                lane.forget = Some(now + FORGET_AFTER);
+                let finished = lane.machine.ended() == Some(LaneEnd::Finished);
+                lane.repeat = (!finished).then_some((now + REPEAT, REPEAT));
+            }
+            lane.ends.clear();
+            lane.watched = -1;
+        } else if !lane.is_active && (!lane.ends.is_empty() || lane.machine.is_full()) {
+            lane.is_active = true;
+            self.active.push(slot);
+        }
+        if matches!(reply, Reply::Status | Reply::Repeat) {
+            if lane.reply == Reply::Nothing {
+                self.dirty.push(slot);
+            }
+            if lane.reply != Reply::Repeat {
+                lane.reply = reply;
+            }
+        }
+    }
+
+    /// Checks what the owners have acknowledged. Returns `true` if something changed.
+    pub(super) fn poll(&mut self) -> bool {
+        let mut changed = false;
+        let mut index = 0;
+        while let Some(&slot) = self.active.get(index) {
+            let Some(lane) = &mut self.slots[slot] else {
+                self.active.swap_remove(index);
+                continue;
+            };
+            let reply = lane.progress();
+            lane.is_active = !lane.ends.is_empty() || lane.machine.is_full();
+            if lane.is_active {
+                index += 1;
+            } else {
+                self.active.swap_remove(index);
+            }
+            if reply != Reply::Nothing {
+                changed = true;
+                self.after(slot, reply, Instant::now());
+            }
+        }
+        changed
+    }
+
+    /// Handles an event of a lane's socket.
+    pub(super) fn service(&mut self, slot: usize, set: &OwnedFd) {
+        let Some(lane) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        let reply = lane.service();
+        self.watch(slot, set);
+        self.after(slot, reply, Instant::now());
+    }
+
+    /// Prepares for sleep. Returns `false` if an owner has acknowledged something meanwhile.
+    pub(super) fn arm(&mut self) -> bool {
+        for index in 0..self.active.len() {
+            let slot = self.active[index];
+            let Some(lane) = &mut self.slots[slot] else { continue };
+            let Some(sender) = &mut lane.sender else { continue };
+            match sender.arm_acked(lane.local_acked) {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(error) => {
+                    lane.on_error(&error);
+                    self.after(slot, Reply::Status, Instant::now());
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Returns `true` while a lane has work that no descriptor announces.
+    pub(super) fn needs_tick(&self) -> bool {
+        !self.active.is_empty() || self.slots.iter().flatten().any(|lane| lane.repeat.is_some())
+    }
+
+    /// Reports ends again, looks for successors and for owners that ended without an event, and
+    /// forgets lanes that are over.
+    pub(super) fn tick(&mut self, detectors: &[Detector], set: &OwnedFd, now: Instant) {
+        self.ticks += 1;
+        for slot in 0..self.slots.len() {
+            let Some(lane) = &mut self.slots[slot] else { continue };
+            let mut reply = Reply::Nothing;
+            let reachable = detectors[lane.peer.0 as usize].is_reachable();
+            if let Some((due, interval)) = lane.repeat
+                && now >= due
+            {
+                let interval = (interval * 2).min(MAX_REPEAT);
+                lane.repeat = Some((now + interval, interval));
+                reply = Reply::Status;
+            }
+            if lane.is_active && (lane.waits || self.ticks.is_multiple_of(CHECK_EVERY)) {
+                reply = reply.max(lane.service());
+            }
+            match lane.forget {
+                // The peer cannot ask for the lane at present.
+                Some(_) if !reachable => lane.forget = Some(now + FORGET_AFTER),
+                Some(forget) if now >= forget => {
+                    self.known.remove(&(lane.peer, lane.id));
+                    self.slots[slot] = None;
+                    self.free.push(slot);
+                    continue;
+                }
+                _ => {}
+            }
+            self.watch(slot, set);
+            self.after(slot, reply, now);
+        }
+    }
+
+    /// Notes that a peer's gateway was restarted: it has to greet its lanes again.
+    pub(super) fn on_restart(&mut self, from: HostId, now: Instant) {
+        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.peer == from) {
+            lane.forget = Some(now + FORGET_AFTER);
+        }
+    }
+
+    /// Sends the status of each lane that changed.
+    pub(super) fn reply<L: Link>(&mut self, carrier: &mut Carrier<L>) {
+        for (to, header) in self.strangers.drain(..) {
+            carrier.send(to, &header, &[]);
+        }
+        for index in 0..self.dirty.len() {
+            let slot = self.dirty[index];
+            let Some(lane) = &mut self.slots[slot] else { continue };
+            let reply = std::mem::replace(&mut lane.reply, Reply::Nothing);
+            let status = lane.machine.status(reply);
+            match lane.machine.ended() {
+                Some(LaneEnd::Refused(errno)) => {
+                    carrier.send(lane.peer, &status, &errno.to_le_bytes());
+                }
+                _ => carrier.send(lane.peer, &status, &[]),
+            }
+        }
+        self.dirty.clear();
+    }
+
+    /// Returns the state of each lane.
+    pub(super) fn status(&self, config: &Config) -> Vec<LaneStatus> {
+        let over = |lane: &&ExportLane| lane.machine.ended() == Some(LaneEnd::Finished);
+        let lanes = self.slots.iter().flatten().filter(|lane| !over(lane));
+        let lanes = lanes.map(|lane| LaneStatus {
+            direction: LaneDirection::Export,
+            mailbox: lane.mailbox.clone(),
+            peer: config.peer(lane.peer).name.clone(),
+            lane: format!("{:032x}", lane.id),
+            pid: lane.sender.as_ref().and_then(Sender::owner).and_then(|owner| owner.pid),
+            queued_bytes: lane.machine.accepted().saturating_sub(lane.machine.acknowledged()),
+            in_doubt_bytes: lane.machine.accepted().saturating_sub(lane.machine.acknowledged()),
+            acked: lane.machine.acknowledged(),
+            state: match lane.machine.ended() {
+                None if lane.machine.is_ending() => LaneState::Ending,
+                None => LaneState::Open,
+                Some(end) => super::import::state_of(end),
+            },
+        });
+        lanes.collect()
+    }
+}
+
+impl ExportLane {
+    fn on_data(&mut self, header: &Header, payload: &[u8]) -> Reply {
+        let (sender, ends) = (&mut self.sender, &mut self.ends);
+        let mut failed = None;
+        let taken = self.machine.on_data(header, payload, |record, end| {
+            deliver(sender, ends, &mut failed, record, end)
+        });
+        if let Some(error) = failed {
+            self.on_error(&error);
+        }
+        taken.unwrap_or_else(|violation| {
+            tracing::warn!("a lane to {} was closed: {}", self.mailbox, violation.0);
+            Reply::Status
+        })
+    }
+
+    /// Takes in what the owner has acknowledged, and delivers the record that waits for space.
+    fn progress(&mut self) -> Reply {
+        let Some(sender) = &mut self.sender else { return Reply::Nothing };
+        let mut reply = Reply::Nothing;
+        let acked = sender.acked();
+        if acked != self.local_acked {
+            self.local_acked = acked;
+            let mut end = None;
+            while let Some(&(local, remote)) = self.ends.front()
+                && local <= acked
+            {
+                end = Some(remote);
+                self.ends.pop_front();
+            }
+            if let Some(end) = end {
+                self.machine.on_acked(end);
+                reply = Reply::Status;
+            }
+        }
+        if self.machine.is_full() {
+            let (sender, ends) = (&mut self.sender, &mut self.ends);
+            let mut failed = None;
+            reply = reply
+                .max(self.machine.deliver_waiting(|record, end| {
+                    deliver(sender, ends, &mut failed, record, end)
+                }));
+            if let Some(error) = failed {
+                self.on_error(&error);
+                reply = Reply::Status;
+            }
+        }
+        reply
+    }
+
+    /// Does the local lane's pending work.
+    fn service(&mut self) -> Reply {
+        let Some(sender) = &mut self.sender else { return Reply::Nothing };
+        if let Err(error) = sender.service() {
+            self.on_error(&error);
+            return Reply::Status;
+        }
+        self.progress()
+    }
+
+    /// Ends the lane after an error of the local lane, which is final.
+    fn on_error(&mut self, error: &Error) {
+        let end = match error {
+            Error::OwnerDied { .. } => LaneEnd::OwnerDied,
+            Error::Closed { .. } => LaneEnd::Closed,
+            // Memory or descriptors are short: the peer repeats what was not accepted.
+            error if is_shortage(error) => return,
+            error => LaneEnd::Refused(error.errno()),
+        };
+        self.local_acked = u64::MAX;
+        self.progress();
+        self.machine.on_owner_end(end);
+        tracing::info!("the lane to {} ended: {error}", self.mailbox);
+    }
+}
+
+/// Sends one record to the owner. Returns `false` if its lane is full. An error that ends the lane
+/// is stored in `failed`.
+fn deliver(
+    sender: &mut Option<Sender>,
+    ends: &mut VecDeque<(u64, u64)>,
+    failed: &mut Option<Error>,
+    record: &[u8],
+    end: u64,
+) -> bool {
+    let Some(sender) = sender else { return true };
+    match sender.try_send(record) {
+        Ok(()) => {
+            ends.push_back((sender.sent(), end));
+            true
+        }
+        Err(Error::WouldBlock) => false,
+        Err(error) if is_shortage(&error) => false,
+        Err(error) => {
+            failed.get_or_insert(error);
+            true
+        }
+    }
+}
+
+/// Returns `true` if memory or descriptors of this process are short.
+fn is_shortage(error: &Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::TOOMANYREFS]
+        .iter()
+        .any(|lack| lack.raw_os_error() == error.errno())
+}
