@@ -85,8 +85,8 @@ pub(crate) struct Inbox {
 
 struct InboxState {
     peers: Vec<PeerInbox>,
-    /// The peer whose events come next.
-    turn: usize,
+    /// The peers that may have events, each once, in the order of their turns.
+    ready: VecDeque<usize>,
     /// The descriptor is readable.
     signalled: bool,
     closing: bool,
@@ -109,6 +109,8 @@ struct PeerInbox {
     /// All tokens ended since the gateway was told that the peer is up.
     ended: bool,
     writable: bool,
+    /// The peer is among the ready ones.
+    is_ready: bool,
 }
 
 impl Inbox {
@@ -117,7 +119,7 @@ impl Inbox {
         let peers = std::iter::repeat_with(PeerInbox::default).take(peers).collect();
         let state = InboxState {
             peers,
-            turn: 0,
+            ready: VecDeque::new(),
             signalled: false,
             closing: false,
             spare: Vec::new(),
@@ -173,7 +175,7 @@ impl Inbox {
         inbox.overflowing = false;
         inbox.cost += cost;
         inbox.frames.push_back(frame);
-        self.signal(&mut state);
+        self.signal(&mut state, peer);
     }
 
     /// Returns a flag that is set while the peer has a gateway. A hint: no other memory depends on
@@ -192,7 +194,7 @@ impl Inbox {
             inbox.is_up.store(true, Relaxed);
             // Another instance is a new connection.
             inbox.told_up = inbox.told_up && inbox.ended;
-            self.signal(&mut state);
+            self.signal(&mut state, peer);
         }
     }
 
@@ -204,7 +206,7 @@ impl Inbox {
         if inbox.tokens.is_empty() {
             inbox.is_up.store(false, Relaxed);
             inbox.ended = true;
-            self.signal(&mut state);
+            self.signal(&mut state, peer);
         }
     }
 
@@ -212,7 +214,7 @@ impl Inbox {
     pub(crate) fn set_writable(&self, peer: usize) {
         let mut state = self.lock();
         state.peers[peer].writable = true;
-        self.signal(&mut state);
+        self.signal(&mut state, peer);
     }
 
     /// Returns the next event and its peer. `previous` is a frame whose buffer can be reused.
@@ -223,11 +225,12 @@ impl Inbox {
         {
             state.spare.push(buffer);
         }
-        let count = state.peers.len();
-        for step in 0..count {
-            let peer = (state.turn + step) % count;
-            let Some(event) = state.peers[peer].next() else { continue };
-            state.turn = (peer + 1) % count;
+        while let Some(peer) = state.ready.pop_front() {
+            let Some(event) = state.peers[peer].next() else {
+                state.peers[peer].is_ready = false;
+                continue;
+            };
+            state.ready.push_back(peer);
             if let InboxEvent::Frame(_) = event {
                 self.space.notify_all();
             }
@@ -261,7 +264,11 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn signal(&self, state: &mut InboxState) {
+    /// Gives a peer a turn, and makes the descriptor readable.
+    fn signal(&self, state: &mut InboxState, peer: usize) {
+        if !std::mem::replace(&mut state.peers[peer].is_ready, true) {
+            state.ready.push_back(peer);
+        }
         if !std::mem::replace(&mut state.signalled, true) {
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }

@@ -157,6 +157,10 @@ impl Link for ZenohLink {
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.inbox.descriptor()
     }
+
+    fn carrier(&self) -> &'static str {
+        "zenoh"
+    }
 }
 
 impl Drop for ZenohLink {

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use tontine_remote::config::{Config, ZenohConfig};
+
 use crate::ZenohError;
 
 /// Files in PEM format, by which hosts prove their names to each other.
@@ -39,6 +41,35 @@ pub struct ZenohOptions {
 }
 
 impl ZenohOptions {
+    /// Returns the options of a gateway. Its endpoints are `quic/` if it has certificates, and
+    /// `tcp/` otherwise.
+    pub fn from_config(config: &Config, plaintext: bool) -> Self {
+        let tls = match &config.zenoh {
+            ZenohConfig {
+                ca: Some(ca),
+                certificate: Some(certificate),
+                private_key: Some(private_key),
+            } => Some(Certificates {
+                ca: ca.clone(),
+                certificate: certificate.clone(),
+                private_key: private_key.clone(),
+            }),
+            _ => None,
+        };
+        let protocol = if tls.is_some() { "quic" } else { "tcp" };
+        let connect = config.peers.iter().filter_map(|peer| peer.connect.as_ref());
+        Self {
+            name: config.name.clone(),
+            realm: config.realm.clone(),
+            peers: config.peers.iter().map(|peer| peer.name.clone()).collect(),
+            routers: Vec::new(),
+            listen: config.listen.iter().map(|at| format!("{protocol}/{at}")).collect(),
+            connect: connect.map(|at| format!("{protocol}/{at}")).collect(),
+            tls,
+            plaintext,
+        }
+    }
+
     /// Checks all names and endpoints.
     pub(crate) fn validate(&self) -> Result<(), ZenohError> {
         check_name(&self.realm)?;
@@ -112,6 +143,8 @@ fn is_loopback(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn options(listen: &str) -> ZenohOptions {
@@ -196,5 +229,28 @@ mod tests {
     fn host_with_routers_does_not_listen() {
         let options = ZenohOptions { routers: vec!["router".into()], ..options("localhost:7") };
         assert!(refusal(&options).contains("tcp/localhost:7"));
+    }
+
+    #[test]
+    fn configuration_with_certificates_uses_quic() {
+        let text = r#"
+            name = "a"
+            realm = "plant"
+            listen = ["0.0.0.0:7447"]
+            [peers.b]
+            connect = "b:7447"
+            [peers.c]
+        "#;
+        let plain = ZenohOptions::from_config(&Config::parse(text).expect("valid"), false);
+        assert_eq!(plain.listen, ["tcp/0.0.0.0:7447"]);
+        assert!(refusal(&plain).contains("--plaintext"));
+        let files = "[zenoh]\nca = '/ca.pem'\ncertificate = '/a.pem'\nprivate_key = '/a.key'\n";
+        let config = Config::parse(&(text.to_owned() + files)).expect("valid");
+        let secured = ZenohOptions::from_config(&config, false);
+        secured.validate().expect("valid");
+        assert_eq!(secured.peers, ["b", "c"]);
+        assert_eq!((secured.listen, secured.connect.len()), (vec!["quic/0.0.0.0:7447".into()], 1));
+        assert_eq!(secured.connect, ["quic/b:7447"]);
+        assert_eq!(secured.tls.expect("certificates").private_key, Path::new("/a.key"));
     }
 }

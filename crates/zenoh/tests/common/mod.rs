@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use tontine_remote::link::{HostId, Link, LinkEvent, Queued};
-use tontine_zenoh::{ZenohLink, ZenohOptions};
+use tontine_zenoh::{Certificates, ZenohLink, ZenohOptions};
+use zenoh::{Session, Wait};
 
 /// Maximum wait for an event. Other tests may use all processors.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,6 +38,21 @@ pub(crate) fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.expect("a number of pages") * rustix::param::page_size() as u64
+}
+
+/// Opens a session of Zenoh, without access control of its own.
+pub(crate) fn raw_session(tls: &Certificates, endpoint: &str) -> Session {
+    let mut config = zenoh::Config::default();
+    let mut set = |key: &str, value: String| config.insert_json5(key, &value).expect("a setting");
+    set("scouting/multicast/enabled", "false".into());
+    set("scouting/gossip/enabled", "false".into());
+    set("listen/endpoints", "[]".into());
+    set("connect/endpoints", format!("[{endpoint:?}]"));
+    set("transport/link/tls/enable_mtls", "true".into());
+    set("transport/link/tls/root_ca_certificate", format!("{:?}", tls.ca));
+    set("transport/link/tls/connect_certificate", format!("{:?}", tls.certificate));
+    set("transport/link/tls/connect_private_key", format!("{:?}", tls.private_key));
+    zenoh::open(config).wait().expect("a session")
 }
 
 /// Waits until a condition holds.
@@ -140,6 +156,11 @@ impl TestLink {
                 return frame;
             }
         }
+    }
+
+    /// Checks that no event comes for a second.
+    pub(crate) fn assert_silent(&mut self) {
+        assert_eq!(self.next_within(Duration::from_secs(1)), None);
     }
 
     pub(crate) fn wait_up(&mut self) {
