@@ -1,0 +1,265 @@
+//! The carrier over Zenoh: [`ZenohLink`].
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tontine_remote::link::{HostId, Link, LinkEvent, Queued};
+use zenoh::liveliness::LivelinessToken;
+use zenoh::qos::CongestionControl;
+use zenoh::sample::{Sample, SampleKind};
+use zenoh::{Session, Wait};
+
+use crate::inbox::{Inbox, InboxEvent, ReceivedFrame};
+use crate::outbox::{Outbox, SendQueue, join_within};
+use crate::settings::{config, frame_key, prefix, token_key};
+use crate::{ZenohError, ZenohOptions};
+
+/// Maximum wait until the session has closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Wait between two attempts to reach the routers for the first time.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// A carrier of frames over Zenoh.
+///
+/// Frames between two hosts have a key for each direction. `from` of a received frame is the host
+/// that its key names; with certificates, the access control of Zenoh lets a host use only the keys
+/// with its own name.
+///
+/// `Up` and `Down` come from tokens of the gateways (Zenoh's liveliness). They are hints: a router
+/// that is killed ends the tokens of hosts that are alive.
+pub struct ZenohLink {
+    outboxes: Vec<Outbox>,
+    inbox: Arc<Inbox>,
+    /// The frame of the last event.
+    current: Option<ReceivedFrame>,
+    session: Arc<OnceLock<OpenSession>>,
+    opener: Option<JoinHandle<()>>,
+}
+
+/// Frames that a link dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CarrierCounts {
+    /// Received frames whose key names an unknown host.
+    pub strangers: u64,
+    /// Received frames that are longer than any gateway sends.
+    pub oversized: u64,
+    /// Received frames that the gateway did not take in time.
+    pub overflowed: u64,
+    /// Frames that were not sent, because their peer had gone.
+    pub discarded: u64,
+}
+
+/// A session and the token that says so.
+struct OpenSession {
+    session: Session,
+    _token: LivelinessToken,
+}
+
+/// What a session is opened for.
+struct Opening {
+    realm: String,
+    keys: Arc<KeyReader>,
+    inbox: Arc<Inbox>,
+    queues: Vec<Arc<SendQueue>>,
+}
+
+/// Maps keys to peers, in Zenoh's threads.
+struct KeyReader {
+    prefix: String,
+    name: String,
+    peers: Vec<String>,
+}
+
+impl ZenohLink {
+    /// Opens a session, without waiting for peers or routers.
+    ///
+    /// # Errors
+    /// An option is invalid, a file cannot be read, or Zenoh cannot listen at an endpoint. A peer or
+    /// router that cannot be reached is no error; Zenoh tries again.
+    pub fn open(options: &ZenohOptions) -> Result<Self, ZenohError> {
+        let config = config(options)?;
+        let inbox = Arc::new(Inbox::new(options.peers.len()).map_err(ZenohError::System)?);
+        let starts = (0..options.peers.len()).map(|peer| Outbox::start(peer, inbox.clone()));
+        let outboxes: Result<Vec<Outbox>, _> = starts.collect();
+        let mut link = Self {
+            outboxes: outboxes.map_err(ZenohError::System)?,
+            inbox,
+            current: None,
+            session: Arc::default(),
+            opener: None,
+        };
+        let keys = KeyReader {
+            prefix: prefix(&options.realm),
+            name: options.name.clone(),
+            peers: options.peers.clone(),
+        };
+        let opening = Opening {
+            realm: options.realm.clone(),
+            keys: Arc::new(keys),
+            inbox: link.inbox.clone(),
+            queues: link.outboxes.iter().map(|outbox| outbox.queue().clone()).collect(),
+        };
+        if options.routers.is_empty() {
+            let _ = link.session.set(opening.open(config)?);
+        } else {
+            // A client's session opens only when a router has answered.
+            let session = link.session.clone();
+            let opener = std::thread::Builder::new().name("opener".into());
+            let opener = opener.spawn(move || {
+                while !opening.inbox.is_closing() {
+                    match opening.open(config.clone()) {
+                        Ok(open) => return drop(session.set(open)),
+                        Err(_) => opening.inbox.sleep(RETRY),
+                    }
+                }
+            });
+            link.opener = Some(opener.map_err(ZenohError::System)?);
+        }
+        Ok(link)
+    }
+
+    /// Returns the numbers of frames that were dropped.
+    pub fn counts(&self) -> CarrierCounts {
+        let dropped = self.inbox.counts();
+        CarrierCounts {
+            strangers: dropped.strangers,
+            oversized: dropped.oversized,
+            overflowed: dropped.overflowed,
+            discarded: self.outboxes.iter().map(|outbox| outbox.queue().discarded()).sum(),
+        }
+    }
+}
+
+impl Link for ZenohLink {
+    fn try_send(&mut self, to: HostId, frame: &mut Vec<u8>) -> Queued {
+        match self.outboxes.get(usize::from(to.0)) {
+            Some(outbox) => outbox.queue().try_send(frame),
+            None => Queued::Down,
+        }
+    }
+
+    fn poll(&mut self) -> Option<LinkEvent<'_>> {
+        let (peer, event) = self.inbox.next(self.current.take())?;
+        let host = HostId(peer as u16);
+        Some(match event {
+            InboxEvent::Up => LinkEvent::Up(host),
+            InboxEvent::Down => LinkEvent::Down(host),
+            InboxEvent::Writable => LinkEvent::Writable(host),
+            InboxEvent::Frame(frame) => {
+                LinkEvent::Frame { from: host, bytes: self.current.insert(frame).bytes() }
+            }
+        })
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.inbox.descriptor()
+    }
+
+    fn carrier(&self) -> &'static str {
+        "zenoh"
+    }
+}
+
+impl Drop for ZenohLink {
+    fn drop(&mut self) {
+        self.inbox.close();
+        self.outboxes.iter().for_each(Outbox::close);
+        self.outboxes.iter_mut().for_each(Outbox::join);
+        if let Some(opener) = self.opener.take() {
+            join_within(opener, CLOSE_TIMEOUT);
+        }
+        let Some(open) = self.session.get() else { return };
+        let session = open.session.clone();
+        let close = move || {
+            let _ = session.close().wait();
+        };
+        if let Ok(thread) = std::thread::Builder::new().spawn(close) {
+            join_within(thread, CLOSE_TIMEOUT);
+        }
+    }
+}
+
+impl std::fmt::Debug for ZenohLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ZenohLink").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl Opening {
+    fn open(&self, config: zenoh::Config) -> Result<OpenSession, ZenohError> {
+        let refused = |error| ZenohError::Zenoh(format!("{error}"));
+        let (realm, name) = (&self.realm, &self.keys.name);
+        let session = zenoh::open(config).wait().map_err(refused)?;
+        for (peer, queue) in self.keys.peers.iter().zip(&self.queues) {
+            let publisher = session
+                .declare_publisher(frame_key(realm, name, peer))
+                .congestion_control(CongestionControl::Block)
+                .express(true);
+            queue.set_publisher(publisher.wait().map_err(refused)?);
+        }
+        // The subscriber comes before the token, so that a peer which sees the token is heard.
+        let (keys, inbox) = (self.keys.clone(), self.inbox.clone());
+        let receive = move |sample: Sample| match keys.sender(sample.key_expr().as_str()) {
+            Some(peer) => inbox.receive(peer, sample.payload()),
+            None => inbox.count_stranger(),
+        };
+        let subscriber = session.declare_subscriber(frame_key(realm, "*", name));
+        subscriber.callback(receive).background().wait().map_err(refused)?;
+        let token = token_key(realm, name, &session.zid().to_string());
+        let token = session.liveliness().declare_token(token).wait().map_err(refused)?;
+        let (keys, inbox) = (self.keys.clone(), self.inbox.clone());
+        let watch = move |sample: Sample| {
+            let Some((peer, instance)) = keys.token(sample.key_expr().as_str()) else { return };
+            match sample.kind() {
+                SampleKind::Put => inbox.add_token(peer, instance),
+                SampleKind::Delete => inbox.remove_token(peer, instance),
+            }
+        };
+        let tokens = session.liveliness().declare_subscriber(token_key(realm, "*", "*"));
+        tokens.history(true).callback(watch).background().wait().map_err(refused)?;
+        Ok(OpenSession { session, _token: token })
+    }
+}
+
+impl KeyReader {
+    /// Returns the peer that sends frames under this key to this host.
+    fn sender(&self, key: &str) -> Option<usize> {
+        let (from, to) = self.after_prefix(key)?.split_once('/')?;
+        if to == self.name { self.peer(from) } else { None }
+    }
+
+    /// Returns the peer and the instance of a gateway's token.
+    fn token<'a>(&self, key: &'a str) -> Option<(usize, &'a str)> {
+        let (name, instance) = self.after_prefix(key)?.split_once("/up/")?;
+        Some((self.peer(name)?, instance))
+    }
+
+    fn after_prefix<'a>(&self, key: &'a str) -> Option<&'a str> {
+        key.strip_prefix(&self.prefix)?.strip_prefix('/')
+    }
+
+    fn peer(&self, name: &str) -> Option<usize> {
+        self.peers.iter().position(|peer| peer == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_name_known_sender_and_this_receiver() {
+        let peers = vec!["a".into(), "b".into()];
+        let keys = KeyReader { prefix: prefix("plant"), name: "c".into(), peers };
+        assert_eq!(keys.sender("tontine/1/plant/b/c"), Some(1));
+        for key in ["tontine/1/plant/d/c", "tontine/1/plant/b/a", "tontine/1/plan/b/c", "", "b/c"] {
+            assert_eq!(keys.sender(key), None, "{key}");
+        }
+        assert_eq!(keys.token(&token_key("plant", "a", "5f")), Some((0, "5f")));
+        assert_eq!(keys.token("tontine/1/plant/d/up/5f"), None);
+        assert_eq!(keys.token("tontine/1/plant/a/c"), None);
+    }
+}

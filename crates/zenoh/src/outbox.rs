@@ -1,0 +1,266 @@
+//! The queue of frames to one peer, and the thread that gives them to Zenoh: [`Outbox`].
+//!
+//! Zenoh's `put` waits if the connection takes no bytes, and then drops the frame without an error.
+//! Hence the queue, which the gateway fills without waiting.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tontine_remote::link::Queued;
+use zenoh::Wait;
+use zenoh::pubsub::Publisher;
+
+use crate::inbox::Inbox;
+
+/// Maximum memory in bytes of the frames in a queue.
+pub(crate) const MAX_QUEUED: usize = 1 << 20;
+/// Frames up to this length are copied, so that the queue does not hold mostly empty buffers.
+const MAX_COPIED: usize = 16 << 10;
+/// Memory in bytes of a frame beside its bytes.
+const OVERHEAD: usize = 128;
+/// Maximum number of buffers that are kept for reuse.
+const MAX_SPARE: usize = 20;
+/// Maximum wait for the thread at the end. A `put` takes half a second at most, and a thread that
+/// takes longer is left behind.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The queue of frames to one peer.
+pub(crate) struct Outbox {
+    queue: Arc<SendQueue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(crate) struct SendQueue {
+    state: Mutex<QueueState>,
+    work: Condvar,
+    spare: Arc<SpareBuffers>,
+    /// Set once the session is open.
+    publisher: OnceLock<Publisher<'static>>,
+    /// See [`Inbox::presence`].
+    is_up: Arc<AtomicBool>,
+    /// Frames that were dropped because the peer had no gateway, or Zenoh refused them.
+    discarded: AtomicU64,
+}
+
+#[derive(Default)]
+struct QueueState {
+    frames: VecDeque<Vec<u8>>,
+    cost: usize,
+    /// The gateway was told that the queue is full.
+    told_full: bool,
+    closing: bool,
+}
+
+#[derive(Default)]
+struct SpareBuffers(Mutex<Vec<Vec<u8>>>);
+
+/// A frame that Zenoh reads, and whose buffer is reused afterwards.
+struct LentBuffer {
+    buffer: Vec<u8>,
+    spare: Arc<SpareBuffers>,
+}
+
+impl Outbox {
+    /// Starts the thread. `peer` is the number under which `inbox` learns that there is space.
+    pub(crate) fn start(peer: usize, inbox: Arc<Inbox>) -> std::io::Result<Self> {
+        let queue = Arc::new(SendQueue::new(inbox.presence(peer)));
+        let thread = std::thread::Builder::new().name(format!("to-peer-{peer}")).spawn({
+            let queue = queue.clone();
+            move || {
+                while let Some((frame, is_space)) = queue.next() {
+                    if is_space {
+                        inbox.set_writable(peer);
+                    }
+                    queue.put(frame);
+                }
+            }
+        })?;
+        Ok(Self { queue, thread: Some(thread) })
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<SendQueue> {
+        &self.queue
+    }
+
+    /// Asks the thread to end.
+    pub(crate) fn close(&self) {
+        self.queue.lock().closing = true;
+        self.queue.work.notify_all();
+    }
+
+    /// Waits until the thread has ended.
+    pub(crate) fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            join_within(thread, JOIN_TIMEOUT);
+        }
+    }
+}
+
+/// Waits until a thread has ended, or leaves it behind after `timeout`.
+pub(crate) fn join_within(thread: JoinHandle<()>, timeout: Duration) {
+    let deadline = Instant::now() + timeout;
+    while !thread.is_finished() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    if thread.is_finished() {
+        let _ = thread.join();
+    }
+}
+
+impl SendQueue {
+    fn new(is_up: Arc<AtomicBool>) -> Self {
+        Self {
+            state: Mutex::default(),
+            work: Condvar::new(),
+            spare: Arc::default(),
+            publisher: OnceLock::new(),
+            is_up,
+            discarded: AtomicU64::new(0),
+        }
+    }
+
+    /// Sets what gives the frames to Zenoh. Only the first one counts.
+    pub(crate) fn set_publisher(&self, publisher: Publisher<'static>) {
+        let _ = self.publisher.set(publisher);
+    }
+
+    pub(crate) fn discarded(&self) -> u64 {
+        self.discarded.load(Relaxed)
+    }
+
+    /// Takes a frame, and leaves another buffer in its place. Never waits.
+    pub(crate) fn try_send(&self, frame: &mut Vec<u8>) -> Queued {
+        if !self.is_up.load(Relaxed) {
+            return Queued::Down;
+        }
+        let is_copied = frame.len() <= MAX_COPIED;
+        let size = if is_copied { frame.len() } else { frame.capacity() };
+        let mut state = self.lock();
+        if state.cost + size + OVERHEAD > MAX_QUEUED {
+            state.told_full = true;
+            return Queued::Full;
+        }
+        let queued = if is_copied {
+            frame.as_slice().to_vec()
+        } else {
+            std::mem::replace(frame, self.spare.take())
+        };
+        state.cost += queued.capacity() + OVERHEAD;
+        state.frames.push_back(queued);
+        drop(state);
+        self.work.notify_one();
+        Queued::Yes
+    }
+
+    /// Waits for the next frame. Also returns `true` if the gateway must be told that there is space.
+    fn next(&self) -> Option<(Vec<u8>, bool)> {
+        let mut state = self.lock();
+        loop {
+            if state.closing {
+                return None;
+            }
+            if let Some(frame) = state.frames.pop_front() {
+                state.cost -= frame.capacity() + OVERHEAD;
+                let is_space = state.told_full && state.cost <= MAX_QUEUED / 2;
+                state.told_full &= !is_space;
+                return Some((frame, is_space));
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn put(&self, frame: Vec<u8>) {
+        let lent = LentBuffer { buffer: frame, spare: self.spare.clone() };
+        let publisher = self.publisher.get().filter(|_| self.is_up.load(Relaxed));
+        let put = |publisher: &Publisher<'_>| publisher.put(Bytes::from_owner(lent)).wait().is_ok();
+        if !publisher.is_some_and(put) {
+            self.discarded.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SpareBuffers {
+    fn take(&self) -> Vec<u8> {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.pop().unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for LentBuffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl Drop for LentBuffer {
+    fn drop(&mut self) {
+        let mut spare = self.spare.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < MAX_SPARE && self.buffer.len() > MAX_COPIED {
+            self.buffer.clear();
+            spare.push(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tontine_remote::frame::MAX_FRAME;
+
+    use super::*;
+
+    fn queue() -> SendQueue {
+        SendQueue::new(Arc::new(AtomicBool::new(true)))
+    }
+
+    fn fill(queue: &SendQueue, length: usize) -> usize {
+        let send = || {
+            let mut frame = Vec::with_capacity(MAX_FRAME);
+            frame.resize(length, 7);
+            queue.try_send(&mut frame)
+        };
+        std::iter::repeat_with(send).take_while(|sent| *sent == Queued::Yes).count()
+    }
+
+    #[test]
+    fn frames_in_queue_are_bounded_in_memory() {
+        let large = fill(&queue(), MAX_FRAME);
+        assert_eq!(large, MAX_QUEUED / (MAX_FRAME + OVERHEAD));
+        let small = fill(&queue(), 72);
+        assert_eq!(small, MAX_QUEUED / (72 + OVERHEAD), "only bytes of the frame are queued");
+    }
+
+    #[test]
+    fn space_is_told_once_when_half_of_queue_is_empty() {
+        let queue = queue();
+        let count = fill(&queue, MAX_FRAME);
+        let told: Vec<bool> = (0..count).map(|_| queue.next().expect("a frame").1).collect();
+        assert_eq!(told.iter().filter(|told| **told).count(), 1);
+        assert!(told[count / 2], "{told:?}");
+    }
+
+    #[test]
+    fn sent_buffer_comes_back_for_next_frame() {
+        let queue = queue();
+        let mut frame = vec![7; MAX_FRAME];
+        assert_eq!(queue.try_send(&mut frame), Queued::Yes);
+        assert_eq!(frame.capacity(), 0);
+        let (buffer, _) = queue.next().expect("a frame");
+        drop(Bytes::from_owner(LentBuffer { buffer, spare: queue.spare.clone() }));
+        frame.resize(MAX_FRAME, 7);
+        assert_eq!(queue.try_send(&mut frame), Queued::Yes);
+        assert_eq!((frame.len(), frame.capacity()), (0, MAX_FRAME));
+    }
+
+    #[test]
+    fn peer_without_gateway_is_down() {
+        assert_eq!(SendQueue::new(Arc::default()).try_send(&mut vec![7]), Queued::Down);
+    }
+}

@@ -1,0 +1,149 @@
+//! Links over `quic/`, whose hosts prove their names by certificates.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Node, TestLink, TestOptions, free_port, options, wait_until};
+use tontine_remote::frame::MAX_FRAME;
+use tontine_zenoh::{Certificates, certificates};
+use zenoh::Wait;
+
+/// Returns the options of a host whose certificate is that of `identity`.
+fn secured(name: &str, peer: &str, folder: &Path, realm: &str, identity: &str) -> TestOptions {
+    let mut options = options(name, peer);
+    options.tls = Some(Certificates {
+        ca: folder.join(format!("{realm}-ca.pem")),
+        certificate: folder.join(format!("{identity}.pem")),
+        private_key: folder.join(format!("{identity}.key")),
+    });
+    options
+}
+
+fn make(folder: &Path, realm: &str, hosts: &[&str]) {
+    let local = |host: &&str| format!("{host}=127.0.0.1").parse().expect("a host");
+    let hosts: Vec<_> = hosts.iter().map(local).collect();
+    certificates::make(folder, realm, &hosts, 1).expect("certificates");
+}
+
+#[test]
+fn hosts_with_certificates_exchange_frames_over_quic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path(), "test", &["near", "far"]);
+    let endpoint = free_port("quic");
+    let secured = |name, peer| secured(name, peer, folder.path(), "test", name);
+    let mut near = TestLink::open(&secured("near", "far").listen(&endpoint));
+    let mut far = TestLink::open(&secured("far", "near").connect(&endpoint));
+    near.wait_up();
+    far.wait_up();
+    for number in 0..100_u8 {
+        let length = usize::from(number) * MAX_FRAME / 100 + 1;
+        near.send(vec![number; length]);
+        far.send(vec![!number; length]);
+        assert!(far.frame() == vec![number; length], "{length} bytes");
+        assert!(near.frame() == vec![!number; length], "{length} bytes");
+    }
+    drop(far);
+    near.wait_down();
+}
+
+#[test]
+fn host_under_other_name_than_its_certificate_gets_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path(), "test", &["near", "far", "third"]);
+    let endpoint = free_port("quic");
+    let secured = |name, peer, identity| secured(name, peer, folder.path(), "test", identity);
+    let mut options = secured("near", "far", "near").listen(&endpoint);
+    options.peers.push("third".into());
+    let mut near = TestLink::open(&options);
+    // A host of the realm takes the name of another.
+    let mut false_far = TestLink::open(&secured("far", "near", "third").connect(&endpoint));
+    false_far.wait_up();
+    false_far.send(vec![0]);
+    near.assert_silent();
+    drop(false_far);
+    // Not even a session without a link's checks hears or says anything in that name.
+    let third = secured("third", "near", "third");
+    let session = common::raw_session(third.tls.as_ref().expect("certificates"), &endpoint);
+    let heard = session.declare_subscriber("tontine/1/test/near/far").wait().expect("declared");
+    let all = session.declare_subscriber("tontine/**").wait().expect("declared");
+    let token = session.liveliness().declare_token("tontine/1/test/far/up/1").wait();
+    let mut far = TestLink::open(&secured("far", "near", "far").connect(&endpoint));
+    near.wait_up();
+    far.wait_up();
+    for _ in 0..20 {
+        session.put("tontine/1/test/far/near", vec![1]).wait().expect("no error is told");
+        near.send(vec![2]);
+        assert_eq!(far.frame(), [2]);
+    }
+    far.send(vec![3]);
+    assert_eq!(near.frame(), [3], "the first frame is of the real host");
+    // In its own name, it is heard.
+    session.put("tontine/1/test/third/near", vec![4]).wait().expect("put");
+    assert_eq!(near.frame(), [4]);
+    assert!(heard.try_recv().expect("open").is_none());
+    // A session hears its own messages.
+    let is_own =
+        |sample: zenoh::sample::Sample| !sample.key_expr().as_str().contains("/test/near/");
+    assert!(all.drain().all(is_own));
+    drop(token);
+    // The end of a token that was not accepted changes nothing.
+    near.assert_silent();
+    near.send(vec![5]);
+    assert_eq!(far.frame(), [5]);
+}
+
+#[test]
+fn host_of_other_authority_cannot_connect() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path(), "test", &["near"]);
+    make(folder.path(), "other", &["far"]);
+    let endpoint = free_port("quic");
+    let mut near =
+        TestLink::open(&secured("near", "far", folder.path(), "test", "near").listen(&endpoint));
+    let mut far =
+        TestLink::open(&secured("far", "near", folder.path(), "other", "far").connect(&endpoint));
+    far.assert_silent();
+    near.assert_silent();
+}
+
+#[test]
+fn router_with_certificate_passes_frames_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path(), "test", &["near", "far", "router"]);
+    let endpoint = free_port("quic");
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let files = [path("test-ca.pem"), path("router.pem"), path("router.key")];
+    let _router = Node::start(&["router", &endpoint, &files[0], &files[1], &files[2]]);
+    let secured = |name, peer| secured(name, peer, folder.path(), "test", name);
+    let mut near = TestLink::open(&secured("near", "far").router("router", &endpoint));
+    let mut far = TestLink::open(&secured("far", "near").router("router", &endpoint));
+    near.wait_up();
+    far.wait_up();
+    near.send(vec![1]);
+    assert_eq!(far.frame(), [1]);
+    // A router under another name passes nothing on.
+    let mut misled = TestLink::open(&secured("far", "near").router("other", &endpoint));
+    misled.assert_silent();
+}
+
+#[test]
+fn missing_file_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = secured("near", "far", folder.path(), "test", "near").listen("quic/127.0.0.1:1");
+    let error = tontine_zenoh::ZenohLink::open(&options).expect_err("no files").to_string();
+    assert!(error.contains("test-ca.pem"), "{error}");
+}
+
+#[test]
+fn address_in_use_is_an_error() {
+    let endpoint = free_port("tcp");
+    let near = TestLink::open(&options("near", "far").listen(&endpoint));
+    let error = tontine_zenoh::ZenohLink::open(&options("far", "near").listen(&endpoint));
+    let text = error.expect_err("in use").to_string();
+    assert!(text.contains(endpoint.strip_prefix("tcp/").expect("tcp")), "{text}");
+    drop(near);
+    wait_until("the address is free", || {
+        tontine_zenoh::ZenohLink::open(&options("far", "near").listen(&endpoint)).is_ok()
+    });
+}
