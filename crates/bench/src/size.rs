@@ -85,6 +85,12 @@ impl Size {
         self.pick(3_000, 5_000, 1_000_000)
     }
 
+    /// Returns the number of round trips between two hosts timed in one invocation. It is smaller,
+    /// because each takes the time of several wake-ups.
+    pub fn remote_rounds(self) -> usize {
+        self.pick(1_000, 5_000, 100_000)
+    }
+
     /// Returns the number of rounds discarded before `rounds` are timed: a tenth, but at most
     /// 10,000.
     pub fn warm_up(self, rounds: usize) -> usize {
@@ -105,6 +111,12 @@ impl Size {
     /// Returns the time in milliseconds for which messages stream in one invocation.
     pub fn streaming_ms(self) -> usize {
         self.pick(40, 50, 1_000)
+    }
+
+    /// Returns the time in milliseconds for which messages stream between two hosts in one
+    /// invocation. It is longer, because the processes on the path take turns on the processors.
+    pub fn remote_streaming_ms(self) -> usize {
+        self.pick(100, 200, 2_000)
     }
 
     /// Returns the number of random kills in one invocation of one mechanism.

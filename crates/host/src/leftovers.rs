@@ -22,7 +22,7 @@ pub const MEMORY: &str = "tontine_ice_";
 /// Prefix of the names of directories; the kind and the maker follow.
 const FOLDER: &str = "tontine-";
 /// The kinds of directories.
-const KINDS: [&str; 5] = ["ice", "zmq", "builds", "sessions", "boost"];
+const KINDS: [&str; 6] = ["ice", "zmq", "builds", "sessions", "boost", "hosts"];
 /// Suffix of the names of directories that are removed when the whole run ends.
 const OF_A_RUN: &str = "-run";
 

@@ -121,6 +121,7 @@ pub use sockets::ZeroMqSocket;
 
 #[cfg(feature = "peers")]
 mod sockets {
+    use std::net::SocketAddrV4;
     use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
@@ -175,6 +176,25 @@ mod sockets {
             again.map_err(set_up("zmq_setsockopt(ZMQ_RECONNECT_IVL)"))?;
             self.socket.connect(endpoint).map_err(set_up("zmq_connect"))?;
             Ok(self)
+        }
+
+        /// Creates a PAIR socket that listens at an address of this host. The calling process must
+        /// not fork afterwards.
+        ///
+        /// # Errors
+        /// Returns `Skipped` if the system refuses what the library needs.
+        pub fn listening(address: SocketAddrV4) -> Result<Self> {
+            let socket = Self::new(&zmq::Context::new(), zmq::PAIR)?;
+            socket.without_linger()?.bound(&format!("tcp://{address}"))
+        }
+
+        /// Creates a PAIR socket that connects to an address of another host.
+        ///
+        /// # Errors
+        /// Returns `Skipped` if the system refuses what the library needs.
+        pub fn connecting(address: SocketAddrV4) -> Result<Self> {
+            let socket = Self::new(&zmq::Context::new(), zmq::PAIR)?;
+            socket.without_linger()?.connected(&format!("tcp://{address}"), RECONNECT_MS)
         }
 
         fn bounded(self, traffic: Traffic) -> Result<Self> {

@@ -70,6 +70,19 @@ impl Netlink {
     /// Returns `Skipped` if the kernel has no such pairs or forbids creating one.
     pub fn add_pair(&mut self, name: &str, bridge: &str, far: &str, process: Pid) -> Result<()> {
         let bridge = self.index(bridge)?;
+        self.add_veth(name, far, process, Some(bridge))
+    }
+
+    /// Creates a veth pair: one end, `name`, is here; the other end, `far`, is in the network
+    /// namespace of a process.
+    ///
+    /// # Errors
+    /// Returns `Skipped` if the kernel has no such pairs or forbids creating one.
+    pub fn add_cable(&mut self, name: &str, far: &str, process: Pid) -> Result<()> {
+        self.add_veth(name, far, process, None)
+    }
+
+    fn add_veth(&mut self, name: &str, far: &str, process: Pid, bridge: Option<u32>) -> Result<()> {
         let mut peer = LinkMessage::default();
         let pid = process.as_raw_nonzero().get().cast_unsigned();
         peer.attributes = vec![LinkAttribute::IfName(far.into()), LinkAttribute::NetNsPid(pid)];
@@ -78,11 +91,8 @@ impl Netlink {
             LinkInfo::Kind(InfoKind::Veth),
             LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
         ];
-        pair.attributes = vec![
-            LinkAttribute::IfName(name.into()),
-            LinkAttribute::Controller(bridge),
-            LinkAttribute::LinkInfo(kind),
-        ];
+        pair.attributes = vec![LinkAttribute::IfName(name.into()), LinkAttribute::LinkInfo(kind)];
+        pair.attributes.extend(bridge.map(LinkAttribute::Controller));
         self.create(RouteNetlinkMessage::NewLink(pair)).setting_up("netlink: creating a veth pair")
     }
 
