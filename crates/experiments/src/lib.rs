@@ -1,9 +1,9 @@
 //! The experiments, one per question: [`SUITE`].
 //!
 //! Floors, from the bottom up: `headline`, `levels`, `mechanisms`, `modes`, `published`,
-//! `told`; `allocators`, `false_sharing`, `liveness_check`, `round_trip`, `shared_heaps`,
-//! `signal_delivery`, `spawn`, `survival`, `thread_vs_process`, `throughput`, `trees`; `builds`,
-//! `core_to_core`, `death_notice`, `fork_throughput`, `lost_signals`, `many_senders`,
+//! `told`; `across_machines`, `allocators`, `false_sharing`, `liveness_check`, `round_trip`,
+//! `shared_heaps`, `signal_delivery`, `spawn`, `survival`, `thread_vs_process`, `throughput`,
+//! `trees`; `builds`, `core_to_core`, `death_notice`, `fork_throughput`, `lost_signals`, `many_senders`,
 //! `queue_with_check`, `reentrancy`, `sessions`, `signal_throughput`, `thread_local`, `wake_up`;
 //! `as_published`.
 //!
@@ -17,6 +17,7 @@
 //! experiment computes no interval, repeats nothing and prints nothing; `tontine-bench` does all of
 //! this.
 
+pub mod across_machines;
 pub mod allocators;
 pub mod as_published;
 pub mod builds;
@@ -61,6 +62,7 @@ pub static SUITE: Suite = Suite {
         &core_to_core::CoreToCore,
         &throughput::Throughput,
         &many_senders::ManySenders,
+        &across_machines::AcrossMachines,
         &survival::Survival,
         &death_notice::DeathNotice,
         &liveness_check::LivenessCheck,

@@ -21,6 +21,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "tontine-bench",
             "tontine-host",
             "tontine-mechanisms",
+            "tontine-remote",
             "tontine-unix",
             "tontine-unix-sim",
         ],

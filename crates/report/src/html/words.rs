@@ -57,7 +57,7 @@ fn param(name: &str, value: &str) -> String {
 }
 
 /// Parameters with fixed values: name, value, words.
-const FIXED: [(&str, &str, &str); 21] = [
+const FIXED: [(&str, &str, &str); 23] = [
     ("placement", "cross-core", "between two cores"),
     ("placement", "same-core", "on one core"),
     ("placement", "siblings", "on two hardware threads of one core"),
@@ -74,6 +74,8 @@ const FIXED: [(&str, &str, &str); 21] = [
     ("waiting", "spinning", "the waiter spins"),
     ("sending", "acknowledged", "sent one by one"),
     ("sending", "burst", "sent in bursts"),
+    ("traffic", "one by one", "one message at a time"),
+    ("traffic", "stream", "as a stream"),
     ("window", "as it is", "no added gap before the wait"),
     ("from", "two threads", "called by two threads"),
     ("main", "unblocked", "the main thread accepts signals"),
