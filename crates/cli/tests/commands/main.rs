@@ -6,6 +6,7 @@ mod common;
 mod compare;
 mod containers;
 mod crash;
+mod hosts;
 mod mail;
 mod own;
 mod refused_call;

@@ -1,0 +1,108 @@
+//! Tests of `across-machines` from a user's point of view: as root, without root, and after a kill.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, getuid, kill_process};
+use serde_json::Value;
+
+use crate::common::{left_behind, text, tontine};
+
+/// Uid of the user *nobody*.
+const NOBODY: u32 = 65_534;
+
+/// Returns the command for an unprivileged user, as a copy, because not every user may enter the
+/// build directory.
+fn unprivileged(folder: &Path) -> Command {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("chmod");
+    let program = folder.join("tontine");
+    fs::copy(env!("CARGO_BIN_EXE_tontine"), &program).expect("a copy");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let mut command = Command::new(program);
+    command.env("TMPDIR", folder).env("HOME", folder);
+    if getuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+#[test]
+fn across_machines_is_measured_or_skipped_for_every_user() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (number, mut command) in [tontine(), unprivileged(folder.path())].into_iter().enumerate() {
+        let out = folder.path().join(format!("out{number}"));
+        let output = command
+            .args(["measure", "--quick", "--invocations", "1", "--out"])
+            .arg(&out)
+            .arg("across-machines")
+            .output()
+            .expect("tontine runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let results = fs::read(out.join("results.json")).expect("results.json");
+        let results: Value = serde_json::from_slice(&results).expect("valid JSON");
+        let cells = results["cells"].as_array().expect("cells");
+        for variant in ["tontine", "tcp", "tcp-buffered"] {
+            assert!(cells.iter().any(|cell| cell["variant"] == variant), "{variant}");
+        }
+        for cell in cells {
+            let why = cell["why"].as_str().unwrap_or_default();
+            if cell["status"] == "skipped" {
+                eprintln!("skipped: {why}");
+                assert!(["unshare", "netlink"].iter().any(|call| why.contains(call)), "{why}");
+            } else {
+                assert_eq!(cell["status"], "ok", "{cell}");
+            }
+        }
+    }
+}
+
+/// Returns the network devices of this network namespace, except those of an engine.
+fn devices() -> Vec<String> {
+    let entries = fs::read_dir("/sys/class/net").expect("/sys").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|name| !name.starts_with("veth")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn killed_across_machines_run_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let temporary = tempfile::tempdir().expect("a folder");
+    let before = devices();
+    for wait_ms in [200, 400, 700, 1_100] {
+        let mut run = tontine()
+            .args(["measure", "--out"])
+            .arg(folder.path())
+            .arg("across-machines/tontine")
+            .env("TONTINE_TEST", folder.path())
+            .env("TMPDIR", temporary.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("tontine runs");
+        thread::sleep(Duration::from_millis(wait_ms));
+        kill_process(Pid::from_child(&run), Signal::KILL).expect("the process still runs");
+        run.wait().expect("reaped");
+        // A namespace without a process vanishes if no file holds it.
+        assert_eq!(left_behind(folder.path()), Vec::<String>::new());
+        assert_eq!(devices(), before);
+    }
+    // The next run removes the directories of the mailboxes.
+    let output = tontine()
+        .args(["measure", "--quick", "--invocations", "1", "--out"])
+        .arg(folder.path())
+        .arg("liveness-check/dummy")
+        .env("TMPDIR", temporary.path())
+        .output()
+        .expect("tontine runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let left = fs::read_dir(temporary.path()).expect("a folder").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
