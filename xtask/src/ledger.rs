@@ -4,13 +4,14 @@
 //! A run of `tontine measure` records these seconds in its `results.json`. [`run`] writes the
 //! seconds of one run into the page, or checks the page against the run. The check requires that
 //! every experiment is listed, that none is far slower than listed, and that the sums are within
-//! the promise of the README. The page has one column for each size of a run.
+//! the promise of the README. The page has one column for each size of a run. A run of named
+//! experiments replaces only their figures in the column of all experiments.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-use tontine_bench::schema::Results;
+use tontine_bench::schema::{Cell, Results};
 use tontine_bench::size::Size;
 use tontine_experiments::SUITE;
 
@@ -51,6 +52,23 @@ impl RunKind {
     }
 }
 
+/// Returns the column of a run. A run of named experiments, with all variants of each, belongs to
+/// the run of all experiments.
+fn column_of(results: &Results) -> Option<usize> {
+    let whole = |name: &String| {
+        SUITE.find(name).is_some_and(|experiment| {
+            experiment.variants().iter().all(|variant| {
+                let is_of = |cell: &Cell| cell.experiment == *name && cell.variant == variant.name;
+                results.cells.iter().any(is_of)
+            })
+        })
+    };
+    let named = || !results.ledger.is_empty() && results.ledger.keys().all(whole);
+    let of_named = |run: &RunKind| run.all && run.size == results.size && named();
+    let exact = RUNS.iter().position(|run| run.is_of(results));
+    exact.or_else(|| RUNS.iter().position(of_named))
+}
+
 /// Maximum ratio of an experiment's time to the listed time. On processors that other machines
 /// share, two runs can differ by this factor.
 const SLACK: f64 = 3.0;
@@ -64,10 +82,10 @@ type ExperimentSeconds = BTreeMap<String, [Option<f64>; RUNS.len()]>;
 /// `Ok(false)` if a rule is broken.
 pub(crate) fn run(root: &Path, results: &Path, check: bool) -> io::Result<bool> {
     let results: Results = serde_json::from_slice(&fs::read(results)?)?;
-    let Some(column) = RUNS.iter().position(|run| run.is_of(&results)) else {
+    let Some(column) = column_of(&results) else {
         return Err(io::Error::other(
-            "expected a quick or a default run of the headline cells or of all experiments, found \
-             another; measure without --full and without names",
+            "expected a quick or a default run of the headline cells, of all experiments or of \
+             whole experiments, found another; measure without --full and without variants",
         ));
     };
     let page = root.join(PAGE);
@@ -153,9 +171,10 @@ fn render(ledger: &ExperimentSeconds) -> String {
     let mut page = format!(
         "# Duration of the experiments\n\nThe table lists the duration of each experiment in \
          seconds, summed over its invocations, in four kinds\nof run on two processors of a \
-         virtual machine. `cargo xtask ledger RESULTS` writes a column from the record of a\nrun, \
-         and `cargo xtask ledger --check RESULTS` checks it against another run. A `--full` run \
-         is not listed, because\nit estimates its time in advance.\n\n\
+         virtual machine. `cargo xtask ledger RESULTS` writes a column from the record of a\nrun \
+         (from a run of named experiments, their figures in the column of all), and `cargo xtask \
+         ledger --check RESULTS`\nchecks it against another run. A `--full` run is not listed, \
+         because it estimates its time in advance.\n\n\
          | experiment | {} |\n| --- |{}\n",
         heads.join(" | "),
         " --: |".repeat(RUNS.len())
