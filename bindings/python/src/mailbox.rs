@@ -358,6 +358,17 @@ impl PyMailbox {
         })
     }
 
+    /// Marks the message last received as unread: the next receiving call returns it again.
+    ///
+    /// Call this before `close` if the message was not processed: `close` acknowledges it
+    /// otherwise, and the sender cannot take it back.
+    fn requeue(&self, py: Python<'_>) -> PyResult<()> {
+        self.receive(py, |state| {
+            state.mailbox.requeue();
+            Ok(())
+        })
+    }
+
     /// Ends the use of the message in place, and acknowledges it.
     fn _end_view(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.state.lock(py)?;

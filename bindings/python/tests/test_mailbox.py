@@ -439,6 +439,19 @@ def test_many_threads_share_both_ends(address: str) -> None:
     assert len(set(received)) == len(received) == 4 * per_thread
 
 
+def test_requeued_message_is_received_again_or_stays_unread(address: str) -> None:
+    with Mailbox(address) as mailbox, Sender(address) as sender:
+        sender.send_batch([b"first", b"second"])
+        assert mailbox.recv() == b"first"
+        mailbox.requeue()
+        assert mailbox.recv() == b"first"
+        mailbox.requeue()
+        mailbox.close()
+        with pytest.raises(Closed):
+            sender.service()
+        assert sender.take_unread() == [b"first", b"second"]
+
+
 def test_exceptions_can_be_pickled(address: str) -> None:
     with Mailbox(address):
         with pytest.raises(AddressInUse) as used:

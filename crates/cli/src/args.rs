@@ -1,5 +1,6 @@
 //! The definition of the command line, for parsing, `--help`, the manual page and the completions.
 
+mod bridge;
 mod own;
 mod unix;
 
@@ -12,6 +13,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tontine_experiments::round_trip::container::COMMAND as CONTAINER;
 
+pub(crate) use bridge::{Bridge, BridgeCommand, BridgeStatus, CarrierName, RunGateway};
 pub(crate) use own::{OwnArguments, RunFormat};
 pub(crate) use unix::{
     CheckScenario, DeliveryName, ExecutorName, ExploreScenario, MasksName, ModeName, RunScenario,
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Recv(Recv),
     /// Send each line of standard input as a message to a path.
     Send(Send),
+    /// Carry mailboxes to other hosts, as a gateway.
+    Bridge(Bridge),
     /// Compare two runs of `measure`, row by row.
     Compare(Compare),
     /// Report what disturbs measurements here, and how to fix it.

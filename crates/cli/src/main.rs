@@ -1,10 +1,11 @@
 //! The `tontine` command, which parses arguments, calls the libraries, and prints their results.
 //!
 //! Floors, from the bottom up: `args`; `progress`, `summary`, `table`; `results`, `repetitions`;
-//! `own`, `reproduction`; `compare`, `crash`, `doctor`, `explain`, `list`, `mail`, `measure`,
-//! `unix`.
+//! `own`, `reproduction`; `bridge`, `compare`, `crash`, `doctor`, `explain`, `list`, `mail`,
+//! `measure`, `unix`.
 
 mod args;
+mod bridge;
 mod compare;
 mod crash;
 mod doctor;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Explain(asked) => explain::explain(&asked),
         Command::Recv(asked) => mail::recv(&asked),
         Command::Send(asked) => mail::send(&asked),
+        Command::Bridge(asked) => bridge::bridge(&asked),
         Command::Compare(asked) => compare::compare(&asked),
         Command::Doctor(asked) => doctor::doctor(&asked),
         Command::Crash(asked) => crash::crash(&asked),

@@ -86,6 +86,7 @@ registry![
     mailbox::MailboxMechanism,
     mailbox::ZeroCopy,
     mailbox::Succession,
+    mailbox::RelayMechanism,
     elsewhere::BlockHandOver,
     elsewhere::ContainerTcp,
     elsewhere::ContainerUnix,

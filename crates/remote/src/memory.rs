@@ -39,6 +39,8 @@ struct Direction {
     cut: bool,
     /// Expires when the receiving end has something to do.
     timer: Arc<OwnedFd>,
+    /// The timer was set for the first frame, and not stopped since.
+    is_set: bool,
     /// The timer of the sending end.
     sender: Arc<OwnedFd>,
     /// The sending end was refused a frame.
@@ -95,6 +97,7 @@ impl MemoryLink {
                 faults: Faults { seed: seed | 1, ..faults },
                 cut: false,
                 timer: receiver.clone(),
+                is_set: false,
                 sender: sender.clone(),
                 refused: false,
                 writable: false,
@@ -113,7 +116,7 @@ impl MemoryLink {
     }
 }
 
-/// Makes a timer expire after `delay`, or stops it.
+/// Makes a timer expire after `delay`, or stops it. A timer that has expired stays readable.
 fn set_timer(timer: &OwnedFd, delay: Option<Duration>) {
     let after = delay.map_or(Duration::ZERO, |delay| delay.max(Duration::from_nanos(1)));
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -133,9 +136,17 @@ impl Direction {
         word % 1000 < u64::from(rate)
     }
 
-    fn set_timer(&self) {
+    /// Makes the timer expire when the first frame is due. Setting a timer is expensive.
+    fn set_timer(&mut self) {
         let due = self.frames.front().map(|frame| frame.0);
-        set_timer(&self.timer, due.map(|due| due.saturating_duration_since(Instant::now())));
+        let delay = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let expired = delay.is_some_and(|delay| delay.is_zero());
+        // A timer for a later time is set again, because another frame may be the first.
+        if self.is_set == expired && (expired || delay.is_none()) {
+            return;
+        }
+        self.is_set = expired;
+        set_timer(&self.timer, delay);
     }
 
     fn push(&mut self, frame: Vec<u8>) {

@@ -8,11 +8,12 @@ use serde_json::Value;
 use super::{Diagnostic, output};
 
 /// Allowed dependencies of each crate.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("tontine-c", &["tontine"]),
     ("tontine-mechanisms", &["tontine", "tontine-host"]),
     ("tontine-bench", &["tontine", "tontine-host"]),
     ("tontine-report", &["tontine-bench"]),
+    ("tontine-remote", &["tontine"]),
     (
         "tontine-experiments",
         &[
@@ -34,6 +35,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "tontine-bench",
             "tontine-crash",
             "tontine-experiments",
+            "tontine-remote",
             "tontine-report",
             "tontine-unix",
             "tontine-unix-lab",

@@ -1,6 +1,7 @@
 //! Tests of each command of `tontine`, from a user's point of view.
 
 mod action;
+mod bridge;
 mod common;
 mod compare;
 mod containers;

@@ -12,7 +12,7 @@ use crate::common::{explore, operations};
 
 #[test]
 fn mailbox_survives_every_kill() {
-    for name in ["mailbox", "mailbox-succession"] {
+    for name in ["mailbox", "mailbox-succession", "mailbox-relay"] {
         let report = explore(name, |_| ());
         for one in operations(&report).into_iter().flatten() {
             assert_eq!(one.passed, one.explored, "{one:?}");

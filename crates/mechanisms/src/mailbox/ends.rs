@@ -38,10 +38,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Number of messages that fit into the first chunk of 4,096 bytes, in addition to the message that
 /// the two ends exchange first. The chunk's ring has 3,968 bytes, a message with its header takes
 /// 72, and one header stays free.
-const FIRST_CHUNK: u32 = 54;
+pub(super) const FIRST_CHUNK: u32 = 54;
 
 /// The effect of a kill, which is the same with every wait strategy of the owner.
-const KILLED: Death = Death::LeavesOne { row: "mailbox", survivor: AfterKill::Told };
+pub(super) const KILLED: Death = Death::LeavesOne { row: "mailbox", survivor: AfterKill::Told };
 
 /// `mailbox-spin`.
 pub struct Spin;
@@ -471,13 +471,13 @@ pub(super) struct ByPath<const WAITS: bool>;
 
 impl<const WAITS: bool> ByPath<WAITS> {
     /// Returns options without spinning, which would make the path of a run depend on the clock.
-    fn options() -> Options {
+    pub(super) fn options() -> Options {
         let on_death = if WAITS { OnDeath::WaitForSuccessor } else { OnDeath::Fail };
         Options::new().wait_strategy(WaitStrategy::Sleep).on_death(on_death)
     }
 }
 
-fn path(at: &Location) -> PathBuf {
+pub(super) fn path(at: &Location) -> PathBuf {
     at.folder().join("mailbox")
 }
 

@@ -22,8 +22,10 @@ use tontine_host::peer::PeerHandle;
 use crate::descriptor::unix_pair;
 
 mod ends;
+mod relay;
 
 pub use ends::{MailboxMechanism, Sleep, Spin, Succession, ZeroCopy};
+pub use relay::RelayMechanism;
 
 /// Timeout for two ends to connect.
 const PATIENCE: Duration = Duration::from_secs(10);

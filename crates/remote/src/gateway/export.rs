@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use tontine::Error;
-use tontine::mailbox::{Address, Fences, OnDeath, Options, Sender};
+use tontine::mailbox::{Address, OnDeath, Options, Sender};
 
 use super::EXPORT;
 use super::carrier::Carrier;
@@ -74,7 +74,7 @@ struct ExportLane {
 
 impl Exports {
     pub(super) fn new(config: &Config, boot: u128) -> Self {
-        let mut options = Options::new().fences(Fences::Symmetric).allow_any_uid();
+        let mut options = Options::new().allow_any_uid();
         if let Some(cap) = config.lane_cap {
             options = options.lane_cap(cap);
         }

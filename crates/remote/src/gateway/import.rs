@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use tontine::mailbox::{Fences, OnDeath, Options, Relay, RelayLane, RemoteEnd, SenderId};
+use tontine::mailbox::{OnDeath, Options, Relay, RelayLane, RemoteEnd, SenderId};
 
 use super::GatewayError;
 use super::carrier::Carrier;
@@ -67,7 +67,7 @@ pub(super) fn state_of(end: LaneEnd) -> LaneState {
 impl Imports {
     /// Binds a relay for each import.
     pub(super) fn bind(config: &Config) -> Result<Self, GatewayError> {
-        let mut options = Options::new().fences(Fences::Symmetric).mode(config.mode);
+        let mut options = Options::new().mode(config.mode);
         for uid in &config.allowed_uids {
             options = options.allow_uid(*uid);
         }

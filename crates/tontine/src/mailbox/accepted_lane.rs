@@ -43,14 +43,16 @@ impl AcceptedLane {
     /// Returns `true` if the receiver has died or has closed its mailbox, or a relay's remote end
     /// has ended.
     pub(super) fn is_gone(&self) -> bool {
-        !self.watch.is_alive() || self.control.state() & (CLOSED | REMOTE_ENDS) != 0
+        let ends = if self.is_relay { CLOSED | REMOTE_ENDS } else { CLOSED };
+        !self.watch.is_alive() || self.control.state() & ends != 0
     }
 
     /// Returns how the remote end of a relayed lane has ended.
     pub(super) fn remote_end(&self) -> Option<RemoteEnd> {
         // The state is loaded after the check that found the relay dead: a relay stores it before.
         fence(Ordering::Acquire);
-        let end = RemoteEnd::decode(self.control.state(), 0)?;
+        let state = if self.is_relay { self.control.state() } else { 0 };
+        let end = RemoteEnd::decode(state, 0)?;
         // SYNC closed: pairs with `Control::end_remotely`.
         fence(Ordering::Acquire);
         let refused = matches!(end, RemoteEnd::Refused { .. });

@@ -17,6 +17,7 @@
 //! | pending | the listener's process ended | gone | `OwnerDied` |
 //! | open | hang-up, process ended, socket closed at `CHUNK` | gone | `Closed`, `OwnerDied` |
 //! | open | liveness word dead, `CLOSED` | gone | `Closed`, `OwnerDied` |
+//! | open | a relay's remote end has ended | ended | as in [`RemoteEnd`](super::RemoteEnd) |
 //! | pending, open | `REFUSED` | gone | `Denied`, `Refused` |
 //! | pending, open | another version | ended | `VersionMismatch` |
 //! | pending, open | a message that no receiver sends | ended | `Protocol` |
@@ -33,12 +34,14 @@
 //!
 //! *Gone* means awaiting, and the call continues, if the lane's options outlive that end
 //! ([`OnDeath`](super::OnDeath); a lane without an address outlives no end); otherwise it means
-//! ended. From the first handover on, a sender waits while a receiver is full (`ENOBUFS`). An
-//! *unreadable* lane is pending, and checks again. A call that continues leaves its message in the
-//! lane. `Closed` is returned if the page of the ended receiver shows `CLOSED`. A shortage becomes
-//! an error after the handshake timeout. Every call on an ended lane returns the same error, except
-//! `take_unread` and a `wait_acked` with nothing to wait for; for a message that is too long,
-//! `TooLarge` takes precedence.
+//! ended. A lane that a relay has accepted outlives the end of that relay, and of the next receiver
+//! until it accepts the lane, unless the relay has latched an end of the remote owner, which is
+//! checked first. From the first handover on, a sender waits while a receiver is full (`ENOBUFS`).
+//! An *unreadable* lane is pending, and checks again. A call that continues leaves its message in
+//! the lane. `Closed` is returned if the page of the ended receiver shows `CLOSED`. A shortage
+//! becomes an error after the handshake timeout. Every call on an ended lane returns the same
+//! error, except `take_unread` and a `wait_acked` with nothing to wait for; for a message that is
+//! too long, `TooLarge` takes precedence.
 //!
 //! Neighbours: [`super::outbound`] notices the events; [`super::succession`] connects.
 

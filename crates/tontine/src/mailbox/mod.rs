@@ -55,6 +55,11 @@
 //! - A hostile sender cannot crash or hang the receiver, nor destroy other senders' messages. A
 //!   hostile receiver cannot crash a sender, nor hang a sender whose calls have a timeout.
 //!
+//! # Other machines
+//! A [`Relay`] receives for a mailbox on another host: it reads messages ahead of their
+//! acknowledgement, its program passes them on, and acknowledges them once the remote owner has.
+//! Senders use it like a mailbox, and learn how the remote end ended ([`RemoteEnd`]).
+//!
 //! The [mailbox guide](crate::guide::mailbox) describes the details: each kind of death, limits,
 //! permissions, event loops, and how to reply.
 

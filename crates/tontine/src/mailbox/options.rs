@@ -120,6 +120,10 @@ pub enum Fences {
 ///   is short of memory or descriptors for longer than the handshake timeout, calls return
 ///   [`Error::System`], and the wait continues.
 ///
+/// If the receiver is a [`Relay`](super::Relay), its end is not the owner's: once it has accepted
+/// the lane, the sender waits for the next relay in this way, whatever its setting. The setting
+/// applies to the remote owner, and it is up to the relay's program to honour it.
+///
 /// The first connection does not wait: if there is no owner,
 /// [`Sender::connect`](super::Sender::connect) returns [`Error::NoMailbox`]. A sender over a socket
 /// ([`Options::connect_socket`]) has no address, hence no successor, and behaves as with

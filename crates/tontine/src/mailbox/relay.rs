@@ -419,13 +419,13 @@ impl Relay {
     }
 
     fn is_ready(&mut self, sender: SenderId) -> bool {
-        let Some((ahead, _)) = self.pair(sender) else { return false };
-        if ahead.is_held {
-            return false;
-        }
-        let Some(found) = self.on(sender, |ahead, lane| ahead.look(lane)) else { return false };
-        found != AheadStop::Nothing
-            || self.pair(sender).is_some_and(|(_, lane)| is_drained(found, lane))
+        // A held lane is checked too, because it may return memory.
+        let looked = self.on(sender, |ahead, lane| {
+            let found = ahead.look(lane)?;
+            let is_due = found != AheadStop::Nothing || is_drained(found, lane);
+            Ok(is_due && !ahead.is_held)
+        });
+        looked == Some(true)
     }
 }
 

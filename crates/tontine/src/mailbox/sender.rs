@@ -209,6 +209,7 @@ impl Sender {
     ///   successor.
     /// - [`Error::Closed`] if the receiver has closed the mailbox, unless the options say to wait
     ///   through restarts.
+    /// - [`Error::Unreachable`] if the receiver is a relay that could not reach the remote host.
     /// - [`Error::TooLarge`] if the message is longer than [`Sender::max_message_len`].
     /// - [`Error::Interrupted`] if a signal handler ran and the sender is interruptible.
     /// - [`Error::Forked`] in a forked child.
@@ -312,7 +313,8 @@ impl Sender {
     /// Removes and returns, in the order in which they were sent, the messages that a dead or
     /// closed receiver did not acknowledge.
     ///
-    /// A receiver may have acted on the first of these messages and died before it acknowledged it.
+    /// A receiver may have acted on the first of these messages and died before it acknowledged it;
+    /// through a relay, on more of them ([`Sender::take_unread_parts`] tells which).
     /// Later calls on this sender still return the error that they returned before (`OwnerDied`,
     /// `Closed`).
     ///

@@ -33,6 +33,7 @@ mod path_lock;
 #[path = "../raw/mod.rs"]
 mod raw;
 mod relay;
+mod relay_ends;
 mod reservation;
 mod room;
 mod shortage;

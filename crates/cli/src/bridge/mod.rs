@@ -1,0 +1,136 @@
+//! `tontine bridge`: a gateway to other hosts, its state, and a unit for systemd.
+//!
+//! The gateway is `tontine_remote`; `unit` writes the unit. For the carrier Zenoh, another program
+//! takes this process over, because Zenoh's packages are many.
+
+mod unit;
+
+use std::env;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use tontine_remote::config::{Config, ConfigError, DEFAULT_STATUS, PeerConfig};
+use tontine_remote::service;
+use tontine_remote::tcp::{TcpLink, TcpOptions};
+
+use crate::args::{Bridge, BridgeCommand, BridgeStatus, CarrierName, Format, RunGateway};
+use crate::{CommandFailure, print};
+
+/// Program that runs a gateway over Zenoh, with the arguments of this one.
+const ZENOH_PROGRAM: &str = "tontine-bridge-zenoh";
+
+/// Runs a gateway, or one of the commands below it.
+pub(crate) fn bridge(asked: &Bridge) -> Result<ExitCode, CommandFailure> {
+    match &asked.command {
+        Some(BridgeCommand::Status(asked)) => status(asked),
+        Some(BridgeCommand::Unit) => {
+            let program =
+                env::current_exe().map_err(CommandFailure::cannot("find this program"))?;
+            print(unit::unit(&program).as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => gateway(&asked.gateway),
+    }
+}
+
+fn gateway(asked: &RunGateway) -> Result<ExitCode, CommandFailure> {
+    let path = asked.config.as_deref().ok_or_else(|| {
+        CommandFailure::usage("expected --config FILE, found none; name a configuration")
+    })?;
+    let config = read(path)?;
+    if asked.check {
+        for warning in &config.warnings {
+            let _ = writeln!(io::stderr(), "tontine: {}: warning: {warning}", path.display());
+        }
+        print(format!("{}: {}\n", path.display(), summary(&config)).as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if asked.carrier == CarrierName::Zenoh {
+        return Err(become_zenoh(path, asked));
+    }
+    service::log_to_stderr(asked.log.as_deref()).map_err(CommandFailure::usage)?;
+    let link = TcpLink::new(&tcp_options(&config, asked.plaintext)?)
+        .map_err(CommandFailure::cannot("start the carrier TCP"))?;
+    service::run(&config, link).map_err(CommandFailure::failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a configuration. Each line of the error begins with the program's name.
+fn read(path: &Path) -> Result<Config, CommandFailure> {
+    Config::read(path).map_err(|error| match error {
+        ConfigError::Unreadable { .. } => CommandFailure::usage(error),
+        ConfigError::Invalid { .. } => {
+            CommandFailure::usage(error.to_string().replace('\n', "\ntontine: "))
+        }
+    })
+}
+
+fn summary(config: &Config) -> String {
+    let count = |count: usize, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    format!(
+        "valid: host {} of realm {} with {}, {} and {}",
+        config.name,
+        config.realm,
+        count(config.peers.len(), "peer"),
+        count(config.exports.len(), "export"),
+        count(config.imports.len(), "import"),
+    )
+}
+
+fn tcp_options(config: &Config, plaintext: bool) -> Result<TcpOptions, CommandFailure> {
+    let peer = |peer: &PeerConfig| -> io::Result<(String, Option<SocketAddr>)> {
+        let address = peer.connect.as_ref().map(|address| address.resolve()).transpose()?;
+        Ok((peer.name.clone(), address))
+    };
+    let peers = config.peers.iter().map(peer).collect::<io::Result<_>>();
+    Ok(TcpOptions {
+        name: config.name.clone(),
+        realm: config.realm.clone(),
+        peers: peers.map_err(CommandFailure::cannot("find the address of a peer"))?,
+        listen: config.listen.clone(),
+        plaintext,
+    })
+}
+
+/// Replaces this process by the program for Zenoh. Returns the reason if that fails.
+fn become_zenoh(config: &Path, asked: &RunGateway) -> CommandFailure {
+    let beside = env::current_exe().ok().map(|program| program.with_file_name(ZENOH_PROGRAM));
+    let program = beside.filter(|path| path.is_file()).unwrap_or_else(|| ZENOH_PROGRAM.into());
+    let mut command = Command::new(&program);
+    command.arg("--config").arg(config);
+    if asked.plaintext {
+        command.arg("--plaintext");
+    }
+    if let Some(level) = &asked.log {
+        command.args(["--log", level]);
+    }
+    let error = command.exec();
+    match error.kind() {
+        io::ErrorKind::NotFound => CommandFailure::failed(format!(
+            "--carrier zenoh needs the program {ZENOH_PROGRAM}, which is neither next to this one \
+             nor in PATH; build it (cargo install --path crates/zenoh)"
+        )),
+        _ => CommandFailure::failed(format!("cannot run {}: {error}", program.display())),
+    }
+}
+
+fn status(asked: &BridgeStatus) -> Result<ExitCode, CommandFailure> {
+    let socket = match (&asked.config, &asked.socket) {
+        (Some(config), _) => read(config)?.status,
+        (None, Some(socket)) => socket.clone(),
+        (None, None) => PathBuf::from(DEFAULT_STATUS),
+    };
+    let status = service::read_status(&socket).map_err(CommandFailure::failed)?;
+    let text = match asked.format {
+        Format::Text => status.to_text(),
+        Format::Json => status.to_json(),
+    };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
