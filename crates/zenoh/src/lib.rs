@@ -1,7 +1,7 @@
 //! Carries the frames between Tontine's gateways over Zenoh: [`ZenohLink`].
 //!
-//! The link is a [`tontine_remote::link::Link`]. Zenoh may lose frames without an error (a peer that
-//! is stopped, a connection that ends), so that nothing here promises delivery: the protocol of
+//! The link is a [`tontine_remote::link::Link`]. Zenoh may lose frames without an error (a stopped
+//! peer, a connection that ends), so that nothing here promises delivery: the protocol of
 //! [`tontine_remote`] repeats what is not acknowledged.
 //!
 //! - [`ZenohOptions`] has the names and endpoints, and refuses endpoints without a cipher.

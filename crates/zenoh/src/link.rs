@@ -77,8 +77,8 @@ impl ZenohLink {
     /// Opens a session, without waiting for peers or routers.
     ///
     /// # Errors
-    /// An option is invalid, a file cannot be read, or Zenoh cannot listen at an endpoint. A peer or
-    /// router that cannot be reached is not an error; Zenoh tries again.
+    /// An option is invalid, a file cannot be read, or Zenoh cannot listen at an endpoint. A peer
+    /// or router that cannot be reached is not an error; Zenoh tries again.
     pub fn open(options: &ZenohOptions) -> Result<Self, ZenohError> {
         let config = config(options)?;
         let received =

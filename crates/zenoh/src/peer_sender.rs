@@ -156,7 +156,7 @@ impl SendQueue {
         Queued::Yes
     }
 
-    /// Waits for the next frame. Also returns `true` if the gateway must be told that there is space.
+    /// Waits for the next frame. Also returns `true` if the gateway must learn that there is space.
     fn next(&self) -> Option<(Vec<u8>, bool)> {
         let mut state = self.lock();
         loop {

@@ -25,11 +25,14 @@ const OVERHEAD: usize = 128;
 /// Maximum wait of Zenoh's thread for space. It is shorter than the wait after which the peer's
 /// Zenoh closes the connection.
 const FULL_TIMEOUT: Duration = Duration::from_millis(100);
-/// Maximum number of buffers that are kept for reuse.
-const MAX_SPARE: usize = 64;
+/// Maximum number of buffers that are kept for reuse, and their maximum length: a short frame does
+/// not occupy a long buffer.
+const MAX_SPARE: (usize, usize) = (64, 1 << 10);
 /// Maximum number of tokens of one peer. Each instance of its gateway has one, and that of a killed
 /// instance may live for a lease.
 const MAX_TOKENS: usize = 16;
+/// Maximum length of the name of an instance, which is a number of 128 bits.
+const MAX_INSTANCE: usize = 32;
 
 /// A received frame.
 #[derive(Debug)]
@@ -153,7 +156,8 @@ impl ReceiveQueues {
         let frame = if first.len() == bytes.len() && first.len() > MAX_COPIED {
             ReceivedFrame::Kept(bytes.clone())
         } else {
-            let mut copy = state.spare.pop().unwrap_or_default();
+            let is_short = bytes.len() <= MAX_SPARE.1;
+            let mut copy = if is_short { state.spare.pop() } else { None }.unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(first);
             slices.for_each(|slice| copy.extend_from_slice(slice));
@@ -189,7 +193,8 @@ impl ReceiveQueues {
         let mut state = self.lock();
         let queue = &mut state.peers[peer];
         let is_known = queue.tokens.iter().any(|token| token == instance);
-        if !is_known && queue.tokens.len() < MAX_TOKENS {
+        let fits = instance.len() <= MAX_INSTANCE && queue.tokens.len() < MAX_TOKENS;
+        if fits && !is_known {
             queue.tokens.push(instance.to_owned());
             queue.is_up.store(true, Relaxed);
             // Another instance is a new connection.
@@ -221,7 +226,8 @@ impl ReceiveQueues {
     pub(crate) fn next(&self, previous: Option<ReceivedFrame>) -> Option<(usize, ReceiveEvent)> {
         let mut state = self.lock();
         if let Some(ReceivedFrame::Copied(buffer)) = previous
-            && state.spare.len() < MAX_SPARE
+            && state.spare.len() < MAX_SPARE.0
+            && buffer.capacity() <= MAX_SPARE.1
         {
             state.spare.push(buffer);
         }
@@ -365,6 +371,7 @@ mod tests {
         assert_eq!(after("-b +c -c"), ["0 Do"]);
         assert!(!presence.load(Relaxed));
         assert_eq!(after("+d -d"), [""; 0], "the gateway did not know of it");
+        assert_eq!(after(&format!("+{}", "e".repeat(33))), [""; 0], "not an instance");
     }
 
     #[test]
