@@ -50,6 +50,10 @@ impl Detector {
         if self.pinged.is_some_and(|pinged| now < pinged + PING_INTERVAL) {
             return None;
         }
+        // If this process did not run, the silence is its own.
+        if self.pinged.is_some_and(|pinged| now >= pinged + 2 * PING_INTERVAL) {
+            self.heard = now;
+        }
         self.pinged = Some(now);
         self.nonce += 1;
         Some(self.nonce)
@@ -81,7 +85,6 @@ impl Detector {
 
     /// Returns `true` if the peer has just become suspected.
     pub fn suspects(&mut self, now: Instant) -> bool {
-        // If this process did not run, the silence is its own.
         let due = now.saturating_duration_since(self.heard) >= SUSPECT_AFTER
             && self.pinged.is_some_and(|pinged| now < pinged + 2 * PING_INTERVAL);
         let new = due && self.suspected.is_none();
@@ -169,5 +172,7 @@ mod tests {
         detector.ping(start);
         let later = start + Duration::from_secs(60);
         assert!(!detector.suspects(later), "no ping was sent meanwhile");
+        assert!(detector.ping(later).is_some());
+        assert!(!detector.suspects(later), "the peer had no time to answer");
     }
 }

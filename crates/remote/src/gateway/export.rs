@@ -48,6 +48,8 @@ pub(super) struct Exports {
     dirty: Vec<usize>,
     /// Answers to frames of unknown lanes.
     strangers: Vec<(HostId, Header)>,
+    /// `true` while a shortage was logged and no lane was opened since.
+    is_short: bool,
     ticks: u32,
 }
 
@@ -90,6 +92,7 @@ impl Exports {
             active: Vec::new(),
             dirty: Vec::new(),
             strangers: Vec::new(),
+            is_short: false,
             ticks: 0,
         }
     }
@@ -139,6 +142,7 @@ impl Exports {
         let opened = self.open(&mailbox, hello);
         let (machine, sender) = match opened {
             Ok(sender) => {
+                self.is_short = false;
                 let pid = sender.owner().and_then(|owner| owner.pid);
                 let address = self.mailboxes.get(&mailbox).map(ToString::to_string);
                 let owner = identity::owner(self.boot, pid, address.as_deref());
@@ -153,6 +157,13 @@ impl Exports {
                     return;
                 }
                 (IncomingLane::new(hello, 0, 0), None)
+            }
+            Err(error) if is_shortage(&error) => {
+                // The sending gateway repeats its HELLO.
+                if !std::mem::replace(&mut self.is_short, true) {
+                    tracing::warn!("a lane to {mailbox} has to wait: {error}");
+                }
+                return;
             }
             Err(error) => {
                 tracing::info!("a lane to {mailbox} was refused: {error}");
@@ -203,7 +214,8 @@ impl Exports {
         let Some(lane) = &mut self.slots[slot] else { return };
         let Some(sender) = &lane.sender else { return };
         let raw = sender.as_fd().as_raw_fd();
-        if raw == lane.watched {
+        // A handover may open its new descriptor under the number of the old one.
+        if raw == lane.watched && !(lane.waits && lane.is_active) {
             return;
         }
         // Edge-triggered: a socket that hung up stays readable.

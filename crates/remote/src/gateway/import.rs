@@ -125,9 +125,10 @@ impl Imports {
         for lane in new {
             self.add(index, lane, carrier, detectors);
         }
+        let found: HashMap<SenderId, bool> =
+            lanes.iter().map(|lane| (lane.sender, lane.ended)).collect();
         let gone = |key: &(usize, SenderId), lane: &ImportLane| {
-            let found = lanes.iter().find(|found| found.sender == key.1);
-            found.is_none_or(|found| found.ended && lane.told.is_some())
+            found.get(&key.1).is_none_or(|ended| *ended && lane.told.is_some())
         };
         let of_import = self.lanes.iter().filter(|(key, _)| key.0 == index);
         let over: Vec<_> =
@@ -152,6 +153,9 @@ impl Imports {
         };
         // A lane that was handed over twice, or a sender that copies another one's number.
         if import.numbers.contains_key(&lane.lane) {
+            if lane.ended {
+                return import.relay.remove(lane.sender);
+            }
             import.relay.end(lane.sender, RemoteEnd::Refused { errno: EEXIST });
             import.relay.hold(lane.sender, true);
             return;
@@ -311,6 +315,8 @@ impl Imports {
         let (relay, sender) = (&mut import.relay, key.1);
         let mut moved = Ok(());
         if let Some(acked) = progress.acked {
+            read_up_to(relay, sender, acked);
+            lane.last_end = lane.last_end.max(acked);
             moved = relay.ack_to(sender, acked);
         }
         if progress.rewound && moved.is_ok() {
@@ -537,6 +543,16 @@ fn fill(import: &mut Import, sender: SenderId, lane: &mut ImportLane, frame: &mu
     import.relay.mark_sent(sender, position);
     lane.machine.on_sent(position);
     true
+}
+
+/// Reads a lane up to `position`: an earlier gateway of this host has sent what lies before.
+fn read_up_to(relay: &mut Relay, sender: SenderId, position: u64) {
+    while relay.lane(sender).is_some_and(|lane| lane.read < position) {
+        let read = relay.read_ahead(sender, |record| record.end() <= position);
+        if read != Ok(READ_AT_ONCE) {
+            return;
+        }
+    }
 }
 
 const _: () = assert!(MAX_PAYLOAD >= 16);
