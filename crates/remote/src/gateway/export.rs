@@ -151,11 +151,12 @@ impl Exports {
                 let sender = machine.ended().is_none().then_some(sender);
                 (machine, sender)
             }
+            // The sending gateway repeats a HELLO that waits for a successor.
+            Err(Error::NoMailbox { .. }) if waits && self.mailboxes.contains_key(&mailbox) => {
+                return;
+            }
+            // The former owner has ended.
             Err(Error::NoMailbox { .. }) if hello.owner != 0 => {
-                // The former owner has ended. The sending gateway repeats a HELLO that waits.
-                if waits {
-                    return;
-                }
                 (IncomingLane::new(hello, 0, 0), None)
             }
             Err(error) if is_shortage(&error) => {
