@@ -85,9 +85,8 @@ impl IncomingLane {
     }
 
     fn check_owner(&mut self, hello: &Header) {
-        let waits = hello.flags & frame::WAITS != 0;
-        let other = hello.owner != 0 && hello.owner != self.owner;
-        if other && !waits && self.ended.is_none() {
+        // If the lane has ended, an old HELLO began it for another owner, or for none.
+        if hello.owner != 0 && hello.owner != self.owner {
             self.owner = hello.owner;
             self.accepted = hello.a;
             self.acknowledged = hello.a;
@@ -172,9 +171,13 @@ impl IncomingLane {
     }
 
     fn gap(&mut self) -> Reply {
-        let repeat = !self.reported && !self.is_full();
-        self.reported |= repeat;
-        if repeat { Reply::Repeat } else { Reply::Nothing }
+        if self.is_full() {
+            return Reply::Nothing;
+        }
+        // Without an answer, a gateway that believed the STATUS of an earlier gateway of this host
+        // would repeat its frames after the gap without end.
+        let is_new = !std::mem::replace(&mut self.reported, true);
+        if is_new { Reply::Repeat } else { Reply::Status }
     }
 
     fn take(

@@ -159,11 +159,11 @@ impl Exports {
                 let sender = machine.ended().is_none().then_some(sender);
                 (machine, sender)
             }
-            // The sending gateway repeats the HELLO. It may not know the former owner, if it was
-            // restarted when that owner had ended.
+            // The sending gateway repeats a HELLO that waits for a successor.
             Err(Error::NoMailbox { .. }) if waits && self.mailboxes.contains_key(&mailbox) => {
                 return;
             }
+            // The former owner has ended.
             Err(Error::NoMailbox { .. }) if hello.owner != 0 => {
                 (IncomingLane::new(hello, 0, 0), None)
             }
