@@ -19,12 +19,12 @@ fn partition_and_heal(duration: Duration, traffics: &[Traffic]) {
             thread::sleep(Duration::from_millis(50));
             run.gateways.switch.cut(cut);
             thread::sleep(duration);
+            if duration > Duration::from_secs(2) {
+                run.sender.as_ref().expect("started").wait_until_suspecting();
+            }
             run.gateways.switch.cut([false; 2]);
             thread::sleep(Duration::from_millis(50));
-            let report = run.finish();
-            if duration > Duration::from_secs(2) {
-                assert!(report.was_suspected);
-            }
+            run.finish();
         }
     }
 }

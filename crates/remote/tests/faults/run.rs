@@ -47,14 +47,24 @@ impl Traffic {
 /// A sender on a thread.
 pub(crate) struct SenderThread {
     stop: Arc<AtomicBool>,
+    suspects: Arc<AtomicBool>,
     thread: JoinHandle<SenderReport>,
 }
 
 impl SenderThread {
     pub(crate) fn start(task: SenderTask) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stops = stop.clone();
-        Self { stop, thread: thread::spawn(move || task.run(&stops, |_| ())) }
+        let flag = || Arc::new(AtomicBool::new(false));
+        let (stop, suspects) = (flag(), flag());
+        let (stops, suspected) = (stop.clone(), suspects.clone());
+        let report = move |line: &str| {
+            suspected.fetch_or(line == "suspected", Ordering::Relaxed);
+        };
+        Self { stop, suspects, thread: thread::spawn(move || task.run(&stops, report)) }
+    }
+
+    /// Waits until the sender learns that the other host is silent.
+    pub(crate) fn wait_until_suspecting(&self) {
+        until("the other host is suspected", || self.suspects.load(Ordering::Relaxed));
     }
 
     /// Asks the sender to end, and returns its report once everything is acknowledged.

@@ -160,6 +160,12 @@ pub struct SenderReport {
 }
 
 impl SenderReport {
+    fn note_suspicion(&mut self, sender: &Sender, report: &impl Fn(&str)) {
+        if sender.is_suspected() && !std::mem::replace(&mut self.was_suspected, true) {
+            report("suspected");
+        }
+    }
+
     /// Checks that each message is acknowledged, in doubt or unsent, in this order.
     #[track_caller]
     pub fn check(&self) {
@@ -247,7 +253,7 @@ impl SenderTask {
                 Err(Error::TimedOut) => {}
                 Err(error) => return Err(error),
             }
-            done.was_suspected |= sender.is_suspected();
+            done.note_suspicion(sender, report);
             if self.pause_us > 0 {
                 thread::sleep(Duration::from_micros(self.pause_us));
             }
@@ -256,7 +262,7 @@ impl SenderTask {
         let deadline = Instant::now() + AMPLE;
         while self.waits && sender.acked() < sender.sent() && Instant::now() < deadline {
             match sender.wait_acked(Some(Duration::from_millis(100))) {
-                Ok(()) | Err(Error::TimedOut) => done.was_suspected |= sender.is_suspected(),
+                Ok(()) | Err(Error::TimedOut) => done.note_suspicion(sender, report),
                 Err(error) => return Err(error),
             }
         }
@@ -266,7 +272,7 @@ impl SenderTask {
         }
         while self.lingers && !stop.load(Ordering::Relaxed) {
             sender.service()?;
-            done.was_suspected |= sender.is_suspected();
+            done.note_suspicion(sender, report);
             thread::sleep(Duration::from_millis(2));
         }
         Ok(())
