@@ -67,7 +67,7 @@ impl Detector {
     /// Notes an answer to the ping with this number, from a gateway with this instance and boot id.
     pub fn on_pong(&mut self, nonce: u64, instance: u128, boot: u128, now: Instant) -> News {
         // An old answer proves nothing about the present.
-        if nonce + 3 < self.nonce || nonce > self.nonce {
+        if nonce.saturating_add(3) < self.nonce || nonce > self.nonce {
             return News::default();
         }
         if nonce == self.nonce {
@@ -162,6 +162,7 @@ mod tests {
         }
         assert_eq!(detector.on_pong(1, 1, 2, start), News::default());
         assert_eq!(detector.on_pong(6, 1, 2, start), News::default());
+        assert_eq!(detector.on_pong(u64::MAX, 1, 2, start), News::default());
         assert!(!detector.was_seen());
     }
 

@@ -164,7 +164,7 @@ impl IncomingLane {
         }
         let taken = self.take(data, payload, &mut deliver);
         if taken.is_err() {
-            self.ended = Some(LaneEnd::Refused(EPROTO));
+            self.ended.get_or_insert(LaneEnd::Refused(EPROTO));
             self.partial = None;
         }
         taken.map(|()| Reply::Status)
@@ -204,6 +204,7 @@ impl IncomingLane {
             let (length, gap) = (word as u32 as usize, (word >> 32) * 8);
             let padded = length.next_multiple_of(8);
             if length as u64 > self.longest {
+                self.ended = Some(LaneEnd::Refused(EMSGSIZE));
                 return Err(DataViolation("a record is longer than HELLO allows"));
             }
             let begin = position.checked_add(gap).ok_or(OVERFLOW)?;
@@ -366,3 +367,4 @@ pub fn unknown(header: &Header) -> Header {
 
 const OVERFLOW: DataViolation = DataViolation("a position exceeds 64 bits");
 const EPROTO: i32 = 71;
+const EMSGSIZE: i32 = 90;

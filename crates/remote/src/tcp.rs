@@ -281,10 +281,18 @@ impl TcpLink {
         };
         self.warned = false;
         self.expire();
-        let strangers = self.connections.iter().flatten().filter(|one| one.host.is_none()).count();
-        if strangers < MAX_STRANGERS {
-            self.add(socket, None, false);
+        // An honest gateway sends its first line at once, so the oldest stranger has to give way.
+        let strangers = self.connections.iter().enumerate().filter_map(|(index, connection)| {
+            let stranger = connection.as_ref().filter(|connection| connection.host.is_none())?;
+            Some((stranger.began, index))
+        });
+        let strangers: Vec<(Instant, usize)> = strangers.collect();
+        if strangers.len() >= MAX_STRANGERS
+            && let Some((_, oldest)) = strangers.into_iter().min()
+        {
+            self.close(oldest);
         }
+        self.add(socket, None, false);
     }
 
     /// Changes what the kernel reports about the listeners.

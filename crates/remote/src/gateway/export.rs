@@ -29,6 +29,10 @@ const REPEAT: Duration = Duration::from_millis(200);
 const MAX_REPEAT: Duration = Duration::from_secs(2);
 /// Minimum number of bytes that a peer may send before the owner acknowledges.
 const ROOM: u64 = 8 << 20;
+/// Maximum number of lanes of one peer that are remembered, as a multiple of the maximum of lanes.
+const REMEMBERED: usize = 4;
+/// Maximum number of characters of a peer's name for a mailbox that is stored and logged.
+const MAX_NAME: usize = 64;
 /// Interval of the check for owners that have ended without an event: they called `exec`, or left
 /// a forked child.
 const CHECK_EVERY: u32 = 5;
@@ -138,7 +142,9 @@ impl Exports {
     /// Opens a local lane for the lane that a peer offers.
     fn begin(&mut self, from: HostId, hello: &Header, name: &[u8], set: &OwnedFd, now: Instant) {
         let waits = hello.flags & frame::WAITS != 0;
-        let mailbox = String::from_utf8_lossy(name).into_owned();
+        // The name is the peer's choice; the names of exports contain no character to escape.
+        let mailbox: String = name.escape_ascii().map(char::from).take(MAX_NAME).collect();
+        self.make_place(from);
         let opened = self.open(&mailbox, hello);
         let (machine, sender) = match opened {
             Ok(sender) => {
@@ -146,8 +152,10 @@ impl Exports {
                 let pid = sender.owner().and_then(|owner| owner.pid);
                 let address = self.mailboxes.get(&mailbox).map(ToString::to_string);
                 let owner = identity::owner(self.boot, pid, address.as_deref());
+                // A longer record could never be delivered.
+                let hello = Header { c: hello.c.min(sender.max_message_len() as u64), ..*hello };
                 let room = ROOM.max(2 * hello.c + 64);
-                let machine = IncomingLane::new(hello, owner, room);
+                let machine = IncomingLane::new(&hello, owner, room);
                 let sender = machine.ended().is_none().then_some(sender);
                 (machine, sender)
             }
@@ -193,6 +201,35 @@ impl Exports {
         self.known.insert((from, hello.lane), slot);
         self.watch(slot, set);
         self.after(slot, Reply::Status, now);
+    }
+
+    /// Forgets the oldest lane that is over, if a peer has reached its maximum. Most of its lanes
+    /// are over then, because at most `max_lanes` are open.
+    fn make_place(&mut self, from: HostId) {
+        if self.known.len() < REMEMBERED * self.max_lanes {
+            return;
+        }
+        let mut count = 0;
+        let mut oldest = None;
+        for (slot, lane) in self.slots.iter().enumerate() {
+            let Some(lane) = lane.as_ref().filter(|lane| lane.peer == from) else { continue };
+            count += 1;
+            if lane.sender.is_none()
+                && oldest.is_none_or(|(forget, _)| (lane.forget, slot) < (forget, slot))
+            {
+                oldest = Some((lane.forget, slot));
+            }
+        }
+        if let Some((_, slot)) = oldest.filter(|_| count >= REMEMBERED * self.max_lanes) {
+            self.forget(slot);
+        }
+    }
+
+    fn forget(&mut self, slot: usize) {
+        if let Some(lane) = self.slots[slot].take() {
+            self.known.remove(&(lane.peer, lane.id));
+            self.free.push(slot);
+        }
     }
 
     fn open(&self, mailbox: &str, hello: &Header) -> tontine::Result<Sender> {
@@ -330,9 +367,7 @@ impl Exports {
                 // The peer cannot ask for the lane at present.
                 Some(_) if !reachable => lane.forget = Some(now + FORGET_AFTER),
                 Some(forget) if now >= forget => {
-                    self.known.remove(&(lane.peer, lane.id));
-                    self.slots[slot] = None;
-                    self.free.push(slot);
+                    self.forget(slot);
                     continue;
                 }
                 _ => {}

@@ -244,16 +244,17 @@ impl SenderTask {
             write_message(&mut message, self.id, done.sent, self.length);
             match sender.send_timeout(&message, Duration::from_millis(100)) {
                 Ok(()) => done.sent += 1,
-                Err(Error::TimedOut) => done.was_suspected |= sender.is_suspected(),
+                Err(Error::TimedOut) => {}
                 Err(error) => return Err(error),
             }
+            done.was_suspected |= sender.is_suspected();
             if self.pause_us > 0 {
-                done.was_suspected |= sender.is_suspected();
                 thread::sleep(Duration::from_micros(self.pause_us));
             }
         }
         report("sent");
-        while self.waits && sender.acked() < sender.sent() && !stop.load(Ordering::Relaxed) {
+        let deadline = Instant::now() + AMPLE;
+        while self.waits && sender.acked() < sender.sent() && Instant::now() < deadline {
             match sender.wait_acked(Some(Duration::from_millis(100))) {
                 Ok(()) | Err(Error::TimedOut) => done.was_suspected |= sender.is_suspected(),
                 Err(error) => return Err(error),
@@ -279,8 +280,8 @@ pub enum Role {
     Gateway(PathBuf, Option<u64>),
     Owner(OwnerTask),
     Sender(SenderTask),
-    /// Several senders in one process.
-    Senders(Vec<SenderTask>),
+    /// Senders in one process: the mailbox's path, their number, and that of each one's messages.
+    Senders(PathBuf, u64, u64),
     /// A sender that is killed if it makes a system call. The path is the mailbox's.
     SilentSender(PathBuf),
 }
@@ -310,7 +311,9 @@ fn role_of_this_process() {
             report(&serde_json::to_string(&done).expect("a report"));
         }
         Role::SilentSender(path) => send_silently(&path, stop, report),
-        Role::Senders(tasks) => {
+        Role::Senders(path, count, messages) => {
+            let tasks: Vec<SenderTask> =
+                (0..count).map(|id| SenderTask::new(&path, id, messages)).collect();
             let mut senders: Vec<Sender> = tasks.iter().map(SenderTask::connect).collect();
             for (task, sender) in tasks.iter().zip(&mut senders) {
                 let mut done = SenderReport::default();

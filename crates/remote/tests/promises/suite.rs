@@ -202,6 +202,7 @@ fn lane_of_idle_owner_stays_within_cap<R: Route>() {
     let mut owner = start_owner(&OwnerTask { limit: 1, ..fixture.owner() });
     let cap = 1 << 20;
     let task = SenderTask { length: 10_000, lane_cap: Some(cap), ..fixture.sender(1, u64::MAX) };
+    let task = SenderTask { waits: false, ..task };
     let mut sender = Program::start(&Role::Sender(task));
     until("a message arrives", || !fixture.received(1).is_empty());
     thread::sleep(Duration::from_secs(1));
