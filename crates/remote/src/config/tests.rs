@@ -322,3 +322,13 @@ fn error_has_one_line_per_mistake() {
     std::fs::write(&path, EXAMPLE).expect("written");
     assert_eq!(Config::read(&path).expect("valid").name, "hostA");
 }
+
+#[test]
+fn routers_replace_listen_and_connect() {
+    let text = "name = \"hostA\"\n[peers.hostB]\n[zenoh.routers]\nhub = \"10.0.0.1:7447\"\n";
+    let config = Config::parse(text).expect("a configuration");
+    assert_eq!(config.zenoh.routers.len(), 1);
+    assert_eq!(config.zenoh.routers[0].0, "hub");
+    let mistakes = Config::parse(&text.replace(":7447", "")).expect_err("no port");
+    assert!(mistakes.iter().any(|mistake| mistake.key == "zenoh.routers.hub"), "{mistakes:?}");
+}
