@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use rustix::process::{Resource, getrlimit};
 use tontine::Error;
 use tontine::mailbox::{Address, OnDeath, Options, Sender};
 
@@ -33,6 +34,10 @@ const ROOM: u64 = 8 << 20;
 const REMEMBERED: usize = 4;
 /// Maximum number of characters of a peer's name for a mailbox that is stored and logged.
 const MAX_NAME: usize = 64;
+/// Maximum number of descriptors of a local lane, those of its handshake included.
+const DESCRIPTORS: u64 = 6;
+/// Descriptors that are not for local lanes.
+const OTHER_DESCRIPTORS: u64 = 32;
 /// Interval of the check for owners that have ended without an event: they called `exec`, or left
 /// a forked child.
 const CHECK_EVERY: u32 = 5;
@@ -42,6 +47,9 @@ pub(super) struct Exports {
     mailboxes: HashMap<String, Address>,
     options: Options,
     max_lanes: usize,
+    /// Maximum number of open lanes that this process has descriptors for. Beyond, lanes of which
+    /// each lacks some would wait for each other.
+    max_open: usize,
     boot: u128,
     slots: Vec<Option<ExportLane>>,
     free: Vec<usize>,
@@ -84,11 +92,14 @@ impl Exports {
         if let Some(cap) = config.lane_cap {
             options = options.lane_cap(cap);
         }
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let max_open = limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS;
         let mailboxes = config.exports.iter();
         Self {
             mailboxes: mailboxes.map(|one| (one.name.clone(), one.address.clone())).collect(),
             options,
             max_lanes: config.max_lanes.unwrap_or(1024),
+            max_open: usize::try_from(max_open.max(1)).unwrap_or(usize::MAX),
             boot,
             slots: Vec::new(),
             free: Vec::new(),
@@ -236,7 +247,12 @@ impl Exports {
         let none = || Error::NoMailbox { address: mailbox.into() };
         let address = self.mailboxes.get(mailbox).ok_or_else(none)?.clone();
         let open = self.slots.iter().flatten().filter(|lane| lane.sender.is_some());
-        if open.count() >= self.max_lanes {
+        let open = open.count();
+        if open >= self.max_open {
+            let errno = rustix::io::Errno::MFILE.raw_os_error();
+            return Err(Error::System { call: "opening another lane", errno });
+        }
+        if open >= self.max_lanes {
             return Err(Error::Refused { errno: rustix::io::Errno::NOBUFS.raw_os_error() });
         }
         let on_death = match hello.flags {

@@ -31,6 +31,8 @@ pub(super) struct Imports {
     mailboxes: Vec<Import>,
     lanes: HashMap<(usize, SenderId), ImportLane>,
     ready: Vec<SenderId>,
+    /// Lanes that are held because the link had no space.
+    blocked: Vec<(usize, SenderId)>,
     next_due: Option<Instant>,
 }
 
@@ -50,6 +52,8 @@ struct ImportLane {
     last_end: u64,
     due: Option<Instant>,
     interval: Duration,
+    /// The lane is in [`Imports::blocked`].
+    is_blocked: bool,
     /// The end that the sender was told.
     told: Option<LaneState>,
 }
@@ -92,6 +96,7 @@ impl Imports {
             mailboxes: config.imports.iter().map(bind).collect::<Result<_, _>>()?,
             lanes: HashMap::new(),
             ready: Vec::new(),
+            blocked: Vec::new(),
             next_due: None,
         })
     }
@@ -175,6 +180,7 @@ impl Imports {
             last_end: lane.acked,
             due: None,
             interval: REPEAT,
+            is_blocked: false,
             told: None,
         };
         self.lanes.insert(key, added);
@@ -211,6 +217,24 @@ impl Imports {
         sent
     }
 
+    /// Continues the lanes to a peer that had to wait for space in the link.
+    pub(super) fn on_space<L: Link>(
+        &mut self,
+        peer: HostId,
+        carrier: &mut Carrier<L>,
+        detectors: &[Detector],
+        now: Instant,
+    ) {
+        for key in std::mem::take(&mut self.blocked) {
+            if self.mailboxes[key.0].peer != peer || carrier.is_blocked(peer) {
+                self.blocked.push(key);
+            } else if let Some(lane) = self.lanes.get_mut(&key) {
+                lane.is_blocked = false;
+                self.pump_lane(key, carrier, detectors, now);
+            }
+        }
+    }
+
     fn pump_lane<L: Link>(
         &mut self,
         key: (usize, SenderId),
@@ -240,6 +264,9 @@ impl Imports {
         }
         let blocked = silent || carrier.is_blocked(peer) || lane.machine.window().is_none();
         import.relay.hold(key.1, blocked || drained || lane.told.is_some());
+        if carrier.is_blocked(peer) && !std::mem::replace(&mut lane.is_blocked, true) {
+            self.blocked.push(key);
+        }
         if let Some(bye) = lane.machine.take_bye() {
             carrier.send(peer, &bye, &[]);
         }

@@ -436,6 +436,19 @@ impl Program {
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).expect("not reaped yet");
+        // One thread receives the signal and stops the others, when it gets a processor.
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            stat.is_ok_and(|stat| {
+                stat.rsplit_once(") ").is_some_and(|rest| rest.1.starts_with('T'))
+            })
+        };
+        let tasks = format!("/proc/{}/task", self.pid());
+        if signal == Signal::STOP {
+            super::until("all threads are stopped", || {
+                std::fs::read_dir(&tasks).expect("a process").all(is_stopped)
+            });
+        }
     }
 
     /// Kills the process.

@@ -214,7 +214,7 @@ fn random_frames_do_not_harm_lanes_of_other_hosts() {
 }
 
 /// The way in which the hostile receiving host answers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lie {
     /// Acknowledges more than was sent.
     Acknowledge,
@@ -228,6 +228,8 @@ enum Lie {
     Repeat,
     /// Sends statuses for random lanes, and random frames.
     Random,
+    /// None, but the host reboots when something has arrived.
+    Reboot,
 }
 
 /// Runs the hostile host C, which answers pings properly.
@@ -243,7 +245,7 @@ fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) {
         stream.set_read_timeout(Some(Duration::from_millis(100))).expect("set");
         let _ = stream.write_all(b"tontine/1 default C A\n");
         let mut bytes = Vec::new();
-        let mut greeted = false;
+        let (mut greeted, mut rebooted) = (false, false);
         while !stop.load(Ordering::Relaxed) {
             let mut part = [0; 65536];
             match stream.read(&mut part) {
@@ -265,7 +267,7 @@ fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) {
                 }
                 let frame: Vec<u8> = bytes.drain(..total).collect();
                 let (header, _) = Header::read(&frame).expect("A is honest");
-                for answer in answers(&header, lie, &mut random) {
+                for answer in answers(&header, lie, &mut random, &mut rebooted) {
                     let _ = stream.write_all(&answer);
                 }
             }
@@ -273,10 +275,18 @@ fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) {
     }
 }
 
-fn answers(header: &Header, lie: Lie, random: &mut SeededNumbers) -> Vec<Vec<u8>> {
+fn answers(
+    header: &Header,
+    lie: Lie,
+    random: &mut SeededNumbers,
+    rebooted: &mut bool,
+) -> Vec<Vec<u8>> {
+    *rebooted |= lie == Lie::Reboot && header.kind == FrameKind::Data;
     let mut frame = Vec::new();
     if header.kind == FrameKind::Ping {
-        Header { kind: FrameKind::Pong, lane: 7, owner: 8, ..*header }.write(&[], &mut frame);
+        let boot = if *rebooted { 9 } else { 8 };
+        let pong = Header { kind: FrameKind::Pong, lane: boot, owner: boot, ..*header };
+        pong.write(&[], &mut frame);
         return vec![frame];
     }
     let mut status = Header::new(FrameKind::Status, header.lane, header.attempt);
@@ -287,6 +297,7 @@ fn answers(header: &Header, lie: Lie, random: &mut SeededNumbers) -> Vec<Vec<u8>
         Lie::Middle => (at, at.saturating_sub(8), at + (1 << 20)),
         Lie::Reverse => (at, at + 8, at + (1 << 20)),
         Lie::Starve => (0, 0, 0),
+        Lie::Reboot => (0, 0, 1 << 20),
         Lie::Repeat => {
             status.flags = tontine_remote::frame::REPEAT;
             (0, 0, 1 << 20)
@@ -300,13 +311,22 @@ fn answers(header: &Header, lie: Lie, random: &mut SeededNumbers) -> Vec<Vec<u8>
     vec![frame]
 }
 
+/// The host's reboot proves that each of its processes has ended.
+const LIES: [Lie; 7] = [
+    Lie::Acknowledge,
+    Lie::Middle,
+    Lie::Reverse,
+    Lie::Starve,
+    Lie::Repeat,
+    Lie::Random,
+    Lie::Reboot,
+];
+
 #[test]
 fn lying_statuses_harm_lanes_to_that_host_alone() {
     alone!();
     attack(|gateways, folder| {
-        for lie in
-            [Lie::Acknowledge, Lie::Middle, Lie::Reverse, Lie::Starve, Lie::Repeat, Lie::Random]
-        {
+        for lie in LIES {
             let listener = TcpListener::bind(own_address(PORT_OF_C)).expect("listens");
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
@@ -324,6 +344,10 @@ fn lying_statuses_harm_lanes_to_that_host_alone() {
                 }
                 let ends = matches!(lie, Lie::Acknowledge | Lie::Middle | Lie::Reverse);
                 assert!(report.error.is_some() || !ends, "{lie:?}: {}", report.summary());
+                if lie == Lie::Reboot {
+                    assert_eq!(report.errno, libc::EOWNERDEAD, "{}", report.summary());
+                    assert!(!report.in_doubt.is_empty());
+                }
                 stop.store(true, Ordering::Relaxed);
             });
             drop(listener);
