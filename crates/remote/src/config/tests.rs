@@ -86,6 +86,7 @@ fn whole_file_is_read() {
             ca: Some("/etc/tontine/ca.pem".into()),
             certificate: Some("/etc/tontine/a.pem".into()),
             private_key: Some("/etc/tontine/a.key".into()),
+            routers: Vec::new(),
         },
         warnings: Vec::new(),
     };
