@@ -316,8 +316,11 @@ fn role_of_this_process() {
                 (0..count).map(|id| SenderTask::new(&path, id, messages)).collect();
             let mut senders: Vec<Sender> = tasks.iter().map(SenderTask::connect).collect();
             for (task, sender) in tasks.iter().zip(&mut senders) {
-                let mut done = SenderReport::default();
-                task.send_all(sender, &mut done, stop, &|_| ()).expect("sent");
+                let task = SenderTask { waits: false, ..task.clone() };
+                task.send_all(sender, &mut SenderReport::default(), stop, &|_| ()).expect("sent");
+            }
+            for sender in &mut senders {
+                sender.wait_acked(Some(AMPLE)).expect("acknowledged");
             }
             report("acked");
             while !stop.load(Ordering::Relaxed) {
