@@ -52,6 +52,9 @@ pub enum Reply {
     Repeat,
     /// Send [`unknown`]: the lane was begun by an older `HELLO` than the frame's.
     Unknown,
+    /// Replace the lane by [`IncomingLane::new`], with the present owner of the mailbox, and send
+    /// its [`IncomingLane::status`]: the lane ended for another owner than the `HELLO` names.
+    Begin,
     /// Send nothing.
     Nothing,
 }
@@ -84,8 +87,12 @@ impl IncomingLane {
         lane
     }
 
+    fn names_other_owner(&self, hello: &Header) -> bool {
+        hello.owner != 0 && hello.owner != self.owner
+    }
+
     fn check_owner(&mut self, hello: &Header) {
-        if hello.owner != 0 && hello.owner != self.owner && self.ended.is_none() {
+        if self.names_other_owner(hello) {
             self.owner = hello.owner;
             self.accepted = hello.a;
             self.acknowledged = hello.a;
@@ -117,6 +124,10 @@ impl IncomingLane {
     /// Processes a `HELLO` for a lane that exists.
     pub fn on_hello(&mut self, hello: &Header) -> Reply {
         if hello.attempt > self.attempt {
+            // Old HELLOs began or ended the lane for another owner, or for none.
+            if self.ended.is_some() && self.names_other_owner(hello) {
+                return Reply::Begin;
+            }
             self.attempt = hello.attempt;
             self.reported = false;
             // The lane began with an older HELLO. Its owner has acknowledged the records up to `a`.
@@ -165,9 +176,13 @@ impl IncomingLane {
     }
 
     fn gap(&mut self) -> Reply {
-        let repeat = !self.reported && !self.is_full();
-        self.reported |= repeat;
-        if repeat { Reply::Repeat } else { Reply::Nothing }
+        if self.is_full() {
+            return Reply::Nothing;
+        }
+        // Without an answer, a gateway that believed the STATUS of an earlier gateway of this host
+        // would repeat its frames after the gap without end.
+        let is_new = !std::mem::replace(&mut self.reported, true);
+        if is_new { Reply::Repeat } else { Reply::Status }
     }
 
     fn take(
