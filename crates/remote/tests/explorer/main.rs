@@ -6,7 +6,9 @@
 //! Each state is hashed and visited once. In each state the safety properties hold
 //! (`World::check`), and if all faults stop, the lane settles (`World::healing_step`).
 
+mod network;
 mod property;
+mod random;
 mod search;
 mod setting;
 mod world;
@@ -32,14 +34,13 @@ fn assert_sound(setting: Setting, faults: u8) {
     for action in path {
         println!("{action:?}");
         world.apply(action);
-        println!("    {:?}", world.a);
     }
     println!("{world:?}");
     world.faults = 0;
     for steps in 0..MAX_STEPS {
         let Some(action) = world.healing_step() else { break };
         world.apply(action);
-        if steps < 20 {
+        if steps < 12 {
             println!("healing {action:?}: {:?} {:?} {:?}", world.a, world.b, world.to_a);
         }
     }
@@ -68,6 +69,7 @@ fn slow() -> Setting {
     Setting { capacity: 1, sees_at_once: false, ..Setting::new("slow owner") }
 }
 
+/// The sender sends one message after another.
 fn publishing() -> Setting {
     Setting { publishes: true, ..Setting::new("sender that sends later") }
 }

@@ -3,7 +3,8 @@
 
 use tontine_remote::outgoing::{LaneEnd, OutgoingLane};
 
-use super::world::{Action, Victim, World, distinct};
+use super::network::distinct;
+use super::world::{Action, Victim, World};
 
 impl Action {
     /// Returns `true` if only a fault causes the action.

@@ -6,24 +6,11 @@ use tontine_remote::frame::{self, FrameKind, Header};
 use tontine_remote::incoming::{self, IncomingLane, Reply};
 use tontine_remote::outgoing::{FrameFiller, LaneEnd, OutgoingLane, Progress};
 
-use super::setting::{Setting, Shared, digest};
+use super::network::{Packet, insert, take};
+use super::setting::{Setting, Shared};
 
 const LANE: u128 = 7;
 const ECONNREFUSED: i32 = 111;
-
-/// A frame in the network.
-#[derive(Debug)]
-pub(crate) struct Packet {
-    digest: u64,
-    header: Header,
-    payload: Vec<u8>,
-}
-
-impl std::hash::Hash for Packet {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        state.write_u64(self.digest);
-    }
-}
 
 /// The sending program, with the control page that its gateway writes.
 #[derive(Debug, Clone, Hash)]
@@ -301,6 +288,9 @@ impl World {
             FrameKind::Bye => lane.on_bye(header),
             _ => Reply::Nothing,
         };
+        if reply == Reply::Begin && !b.settled {
+            b.lane = Some(self.b_begins(header, &mut b.local));
+        }
         self.b_hangs_up(&mut b);
         self.b = Some(b);
         self.b_replies(reply, header);
@@ -596,23 +586,4 @@ impl LocalLane {
         }
         true
     }
-}
-
-/// Inserts a frame in an order that depends on the frames only, so that worlds which differ in the
-/// order of sending are the same.
-fn insert(packets: &mut Vec<Rc<Packet>>, header: Header, payload: &[u8]) {
-    let digest = digest(&(header, payload));
-    let at = packets.partition_point(|packet| packet.digest <= digest);
-    packets.insert(at, Rc::new(Packet { digest, header, payload: payload.to_vec() }));
-}
-
-fn take(packets: &mut Vec<Rc<Packet>>, index: usize, keep: bool) -> Rc<Packet> {
-    if keep { Rc::clone(&packets[index]) } else { packets.remove(index) }
-}
-
-/// Returns the indices of the packets, without a second packet of the same contents.
-pub(crate) fn distinct(packets: &[Rc<Packet>]) -> impl Iterator<Item = usize> + '_ {
-    let differs =
-        |index: &usize| *index == 0 || packets[*index].digest != packets[index - 1].digest;
-    (0..packets.len()).filter(differs)
 }
