@@ -360,7 +360,8 @@ impl IncomingLane {
         Header {
             flags,
             owner: self.owner,
-            // What was accepted but not delivered to an owner that has ended has not been processed.
+            // What was accepted but not delivered to an owner that has ended has not been
+            // processed.
             a: self.accepted.max(self.acknowledged),
             b: self.acknowledged,
             c: self.acknowledged.saturating_add(self.room),
