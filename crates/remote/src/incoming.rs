@@ -50,6 +50,9 @@ pub enum Reply {
     Nothing,
     /// Send [`unknown`]: the lane was begun by an older `HELLO` than the frame's.
     Unknown,
+    /// Replace the lane by [`IncomingLane::new`], with the present owner of the mailbox, and send
+    /// its [`IncomingLane::status`]: the lane ended for another owner than the `HELLO` names.
+    Begin,
     /// Send [`IncomingLane::status`].
     Status,
     /// Send [`IncomingLane::status`] with [`frame::REPEAT`].
@@ -84,9 +87,12 @@ impl IncomingLane {
         lane
     }
 
+    fn names_other_owner(&self, hello: &Header) -> bool {
+        hello.owner != 0 && hello.owner != self.owner
+    }
+
     fn check_owner(&mut self, hello: &Header) {
-        // If the lane has ended, an old HELLO began it for another owner, or for none.
-        if hello.owner != 0 && hello.owner != self.owner {
+        if self.names_other_owner(hello) {
             self.owner = hello.owner;
             self.accepted = hello.a;
             self.acknowledged = hello.a;
@@ -123,6 +129,10 @@ impl IncomingLane {
     /// Processes a `HELLO` for a lane that exists.
     pub fn on_hello(&mut self, hello: &Header) -> Reply {
         if hello.attempt > self.attempt {
+            // Old HELLOs began or ended the lane for another owner, or for none.
+            if self.ended.is_some() && self.names_other_owner(hello) {
+                return Reply::Begin;
+            }
             self.attempt = hello.attempt;
             self.reported = false;
             // The lane began with an older HELLO. Its owner has acknowledged the records up to `a`.
@@ -350,7 +360,8 @@ impl IncomingLane {
         Header {
             flags,
             owner: self.owner,
-            // What was accepted but not delivered to an owner that has ended has not been processed.
+            // What was accepted but not delivered to an owner that has ended has not been
+            // processed.
             a: self.accepted.max(self.acknowledged),
             b: self.acknowledged,
             c: self.acknowledged.saturating_add(self.room),

@@ -221,8 +221,8 @@ impl OutgoingLane {
         if accepted < self.accepted || other_owner {
             return Ok(self.greet_again(self.attempt));
         }
-        // An earlier gateway of this host may have sent more. The caller checks what is acknowledged
-        // against what it has read.
+        // An earlier gateway of this host may have sent more. The caller checks what is
+        // acknowledged against what it has read.
         self.sent = self.sent.max(accepted);
         self.phase = Phase::Open;
         self.owner = status.owner;

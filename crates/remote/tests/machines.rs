@@ -152,21 +152,24 @@ fn second_frame_after_a_gap_is_answered() {
     assert_eq!(on_data(&mut lane, &data(24, 0), &record(8, 0, 8)), Ok(Reply::Repeat));
 }
 
-// A delayed HELLO began the lane for a later owner, and the lane ended. The explorer found that
-// the two gateways then greeted each other without end.
+// Delayed HELLOs began or ended the lane for another owner. The explorer found that the gateways
+// then greeted each other without end, or that a live owner was reported dead.
 #[test]
-fn lane_that_ended_for_another_owner_reports_the_former() {
+fn lane_that_ended_for_another_owner_begins_again() {
+    let named = |attempt| hello(attempt, OWNER + 8);
     let mut finished = incoming();
     finished.on_bye(&Header::new(FrameKind::Bye, LANE, 1));
-    let mut closed = incoming();
-    closed.on_owner_end(LaneEnd::Closed);
+    let mut died = incoming();
+    assert_eq!(died.on_hello(&hello(2, OWNER + 1)), Reply::Status);
     let refused = IncomingLane::refused(&hello(1, 0), 111);
-    for mut lane in [finished, closed, refused] {
+    for mut lane in [finished, died, refused] {
         assert!(lane.ended().is_some());
-        assert_eq!(lane.on_hello(&hello(2, OWNER + 8)), Reply::Status);
-        let status = lane.status(Reply::Status);
-        assert_eq!((status.flags, status.owner), (frame::OWNER_DIED, OWNER + 8));
+        assert_eq!(lane.on_hello(&named(1)), Reply::Status);
+        assert_eq!(lane.on_hello(&named(3)), Reply::Begin);
     }
+    assert_eq!(IncomingLane::new(&named(3), OWNER + 8, ROOM).ended(), None);
+    let former = IncomingLane::new(&named(3), OWNER, ROOM).status(Reply::Status);
+    assert_eq!((former.flags, former.owner), (frame::OWNER_DIED, OWNER + 8));
 }
 
 /// Positions near each other, near 0 and near the maximum.

@@ -80,6 +80,8 @@ struct ExportLane {
     ends: VecDeque<(u64, u64)>,
     local_acked: u64,
     is_active: bool,
+    /// The sending gateway expects nothing more.
+    is_settled: bool,
     reply: Reply,
     /// Time at which the lane's end is reported again.
     repeat: Option<(Instant, Duration)>,
@@ -134,6 +136,7 @@ impl Exports {
         let reply = match header.kind {
             _ if settled => {
                 lane.machine.on_owner_end(LaneEnd::Finished);
+                lane.is_settled = true;
                 lane.repeat = None;
                 Reply::Nothing
             }
@@ -144,8 +147,14 @@ impl Exports {
             FrameKind::Data => lane.on_data(header, payload),
             _ => lane.machine.on_bye(header),
         };
-        if reply == Reply::Unknown {
-            self.strangers.push((from, unknown(header)));
+        match reply {
+            Reply::Unknown => self.strangers.push((from, unknown(header))),
+            // The sending gateway expects nothing of a lane that is settled: the HELLO is late.
+            Reply::Begin if !lane.is_settled => {
+                self.forget(slot);
+                return self.begin(from, header, payload, set, now);
+            }
+            _ => {}
         }
         self.after(slot, reply, now);
     }
@@ -205,6 +214,7 @@ impl Exports {
             ends: VecDeque::new(),
             local_acked: 0,
             is_active: false,
+            is_settled: false,
             reply: Reply::Nothing,
             repeat: None,
             forget: None,

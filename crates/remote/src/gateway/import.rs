@@ -293,10 +293,10 @@ impl Imports {
     ) {
         let of_peer = |import: &Import| import.peer == from;
         let found = self.mailboxes.iter().enumerate().filter(|(_, import)| of_peer(import));
-        let key = found.filter_map(|(index, import)| {
+        let mut key = found.filter_map(|(index, import)| {
             import.numbers.get(&status.lane).map(|sender| (index, *sender))
         });
-        let Some(key) = key.last() else { return };
+        let Some(key) = key.next_back() else { return };
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         if lane.told.is_some() {
             let ends = frame::OWNER_DIED | frame::CLOSED | frame::REFUSED;
@@ -464,7 +464,7 @@ impl Imports {
 
     /// Tells the senders to a peer that it does not answer.
     pub(super) fn on_suspicion(&mut self, peer: HostId) {
-        for (key, _) in &self.lanes {
+        for key in self.lanes.keys() {
             let import = &mut self.mailboxes[key.0];
             if import.peer == peer {
                 import.relay.set_suspected(key.1, true);

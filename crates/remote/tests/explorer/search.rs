@@ -16,6 +16,9 @@ pub(crate) struct Explored {
 /// Maximum number of steps in which a lane settles once all faults have stopped.
 pub(crate) const MAX_STEPS: usize = 200;
 
+/// Maximum number of times that a gateway greets. With three faults, a correct one needs far fewer.
+const MAX_ATTEMPTS: u32 = 20;
+
 /// A set of hashes, which need no further hash.
 type Digests = HashSet<u64, BuildHasherDefault<Unchanged>>;
 
@@ -48,7 +51,8 @@ pub(crate) fn explore(setting: &Rc<Setting>, faults: u8) -> Explored {
     while let Some((world, last, depth)) = stack.pop() {
         path.truncate(depth);
         path.extend(last);
-        if let Some(violation) = world.check().or_else(|| settles(&world, &mut healed)) {
+        let violation = world.check().or_else(|| greets_endlessly(&world));
+        if let Some(violation) = violation.or_else(|| settles(&world, &mut healed)) {
             return Explored { states: seen.len(), found: Some((violation, path)) };
         }
         world.actions(&mut actions);
@@ -61,6 +65,11 @@ pub(crate) fn explore(setting: &Rc<Setting>, faults: u8) -> Explored {
         }
     }
     Explored { states: seen.len(), found: None }
+}
+
+fn greets_endlessly(world: &World) -> Option<&'static str> {
+    let attempt = world.a.as_ref().map_or(0, |lane| lane.hello().attempt);
+    (attempt > MAX_ATTEMPTS).then_some("the gateways greet each other without end")
 }
 
 /// Lets all faults stop, and returns the property that is violated before the lane has settled.

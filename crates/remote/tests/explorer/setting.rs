@@ -1,4 +1,5 @@
-//! What a run varies: [`Setting`] with its [`TestMessage`]s, and a fast hash of states, [`digest`].
+//! The parameters of a run, [`Setting`], with its [`TestMessage`]s; and a fast hash of states,
+//! [`digest`].
 
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;

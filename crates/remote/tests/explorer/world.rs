@@ -249,9 +249,14 @@ impl World {
         let errno = packet.payload.first_chunk().map_or(0, |bytes| i32::from_le_bytes(*bytes));
         let ends = frame::OWNER_DIED | frame::CLOSED | frame::REFUSED;
         let settled = (lane.ended().is_some() && header.flags & ends != 0).then(|| lane.settled());
+        let owner = lane.owner();
         let progress = lane.on_status(header, errno);
+        let moves = owner != 0 && lane.owner() != owner && !self.setting.waits;
         if let Some(settled) = settled {
             self.send_to_b(settled, &[]);
+        }
+        if moves {
+            self.violate("a sender that does not wait was moved to another owner");
         }
         match progress {
             Ok(progress) => self.pump(progress),
@@ -288,6 +293,9 @@ impl World {
             FrameKind::Bye => lane.on_bye(header),
             _ => Reply::Nothing,
         };
+        if reply == Reply::Begin && !b.settled {
+            b.lane = self.b_begins(header, &mut b.local);
+        }
         self.b_hangs_up(&mut b);
         self.b = Some(b);
         self.b_replies(reply, header);

@@ -28,10 +28,10 @@ fn faults(index: usize) -> Faults {
 
 fn deliver_through_faults(during: Duration) {
     let growth = Growth::begin();
-    for index in 0..FAULTS.len() {
+    for (index, row) in FAULTS.iter().enumerate() {
         for traffic in [Traffic::Paced, Traffic::Flooded] {
             let faults = faults(index);
-            let mut run = FaultRun::new(format!("{:?} {traffic:?}", FAULTS[index]), faults, None);
+            let mut run = FaultRun::new(format!("{row:?} {traffic:?}"), faults, None);
             run.send(traffic);
             thread::sleep(during);
             let report = run.finish();
@@ -57,9 +57,9 @@ fn faulty_frames_lose_nothing_in_longer_runs() {
 #[test]
 fn closed_mailbox_is_reported_through_faulty_frames() {
     alone!();
-    for index in 0..FAULTS.len() {
+    for (index, row) in FAULTS.iter().enumerate() {
         for traffic in Traffic::ALL {
-            let name = format!("{:?} {traffic:?}", FAULTS[index]);
+            let name = format!("{row:?} {traffic:?}");
             let mut run = FaultRun::new(name, faults(index), None);
             run.send(traffic);
             thread::sleep(Duration::from_millis(150));
