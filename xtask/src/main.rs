@@ -5,7 +5,7 @@
 //!
 //! Floors, from the bottom up: `header`, `invocation`, `mutants`; `aa`, `claims`, `coverage`,
 //! `crash`, `dist`, `ledger`, `model`, `planted`, `python`, `sample`, `speed`, `tidy`, `torment`,
-//! `trees`, `twins`.
+//! `trees`, `twins`, `zenoh`.
 
 mod aa;
 mod claims;
@@ -25,6 +25,7 @@ mod tidy;
 mod torment;
 mod trees;
 mod twins;
+mod zenoh;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -149,6 +150,8 @@ enum XtaskCommand {
     },
     /// Build the Python package's wheels and run its tests on each
     Python(python::PythonRequest),
+    /// Check, build and test the carrier over Zenoh, which is outside of the workspace
+    Zenoh(zenoh::ZenohRequest),
     /// Trace a real build and a real session, for the virtual Unix to repeat
     Trees,
     /// Measure one side of a figure of `speed`
@@ -182,6 +185,7 @@ fn main() -> ExitCode {
         }
         XtaskCommand::Dist { gnu } => dist::run(Path::new("."), gnu),
         XtaskCommand::Python(request) => python::run(Path::new("."), &request),
+        XtaskCommand::Zenoh(request) => zenoh::run(Path::new("."), &request),
         XtaskCommand::Trees => trees::run(Path::new(".")),
         XtaskCommand::Mutants(request) => mutants::run(Path::new("."), &request),
         XtaskCommand::Torment(request) => torment::run(&request),

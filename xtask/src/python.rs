@@ -234,6 +234,11 @@ fn inspect(tools: &Path, wheel: &Path) -> io::Result<bool> {
 fn test(environment: &Path, package: &Path) -> io::Result<bool> {
     let mut pytest = Command::new(environment.join("pytest"));
     pytest.args(["--quiet", "-rs", "-p", "no:cacheprovider", "tests"]);
+    // Some tests start the command, which the tests of the workspace leave next to this program.
+    let built = std::env::current_exe()?.with_file_name("tontine");
+    if built.exists() {
+        pytest.env("TONTINE_PROGRAM", built);
+    }
     succeeds(pytest.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package))
 }
 

@@ -5,7 +5,15 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use tontine_remote::config::{Config, ExportConfig, ImportConfig, PeerConfig};
+use tontine_remote::gateway::Gateway;
+use tontine_remote::link::HostId;
+use tontine_remote::memory::{Faults, MemoryLink};
 
 /// Maximum time for one command.
 const AMPLE: Duration = Duration::from_secs(60);
@@ -118,6 +126,52 @@ fn every_function_matches_header_comments() {
     let flags = installed.flags(&["Libs", "Cflags"]);
     let program = installed.compile(&here().join("tests/installed.c"), "installed", &flags);
     succeed(installed.run(&program).arg(installed.path("mailbox")));
+}
+
+/// Turns a gateway in a thread of its own until `stop` is set.
+fn gateway(config: Config, link: MemoryLink, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let stop = Arc::clone(stop);
+    let mut gateway = Gateway::new(&config, link).expect("a gateway");
+    std::thread::spawn(move || {
+        while !stop.load(Ordering::Relaxed) {
+            gateway.turn(Some(Duration::from_millis(20))).expect("a turn");
+        }
+    })
+}
+
+#[test]
+fn programs_exchange_messages_through_two_gateways() {
+    let installed = Installed::new();
+    let flags = installed.flags(&["Libs", "Cflags"]);
+    let program = installed.compile(&here().join("tests/far.c"), "far", &flags);
+    let (jobs, import) = (installed.path("jobs"), installed.path("far-jobs"));
+    let config = |name: &str, peer: &str| {
+        let mut config = Config::new(name);
+        let name = peer.into();
+        config.peers.push(PeerConfig { name, connect: None, unreachable_after: None });
+        config
+    };
+    let (mut near, mut far) = (config("near", "far"), config("far", "near"));
+    let (host, name) = (HostId(0), "jobs".to_owned());
+    near.imports.push(ImportConfig { host, name: name.clone(), address: import.clone().into() });
+    far.exports.push(ExportConfig { name, address: jobs.clone().into() });
+    let (near_link, far_link, _) = MemoryLink::pair(Faults::default()).expect("a link");
+
+    let mut receiver = installed.run(&program);
+    receiver.arg("receive").arg(&jobs).arg("2").stdout(Stdio::piped());
+    let receiver = receiver.spawn().expect("a receiver");
+    let until = Instant::now() + AMPLE;
+    while !jobs.exists() {
+        assert!(Instant::now() < until, "the receiver does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads = [gateway(near, near_link, &stop), gateway(far, far_link, &stop)];
+    succeed(installed.run(&program).arg("send").arg(&import).args(["hello", "there"]));
+    let output = receiver.wait_with_output().expect("it ends");
+    stop.store(true, Ordering::Relaxed);
+    threads.map(|thread| thread.join().expect("no panic"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\nthere\n");
 }
 
 /// A published program, and the map that it prints.

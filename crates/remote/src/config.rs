@@ -58,7 +58,7 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// Mailboxes of peers to which local programs may send.
     pub imports: Vec<ImportConfig>,
-    /// Credentials of the carrier Zenoh.
+    /// Settings of the carrier Zenoh.
     pub zenoh: ZenohConfig,
     /// Oddities that are not mistakes, one sentence each.
     pub warnings: Vec<String>,
@@ -95,7 +95,7 @@ pub struct ImportConfig {
     pub address: Address,
 }
 
-/// Credentials of the carrier Zenoh. All three are needed for an encrypted connection.
+/// Settings of the carrier Zenoh. All three files are needed for an encrypted connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ZenohConfig {
     /// File with the certificate of the authority that signed the peers' certificates.
@@ -104,6 +104,9 @@ pub struct ZenohConfig {
     pub certificate: Option<PathBuf>,
     /// File with the private key of the certificate.
     pub private_key: Option<PathBuf>,
+    /// Name and address of each router. With routers, this gateway reaches all peers through one of
+    /// them, and neither listens nor dials a peer.
+    pub routers: Vec<(String, HostPort)>,
 }
 
 impl Config {

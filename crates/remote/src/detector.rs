@@ -50,6 +50,10 @@ impl Detector {
         if self.pinged.is_some_and(|pinged| now < pinged + PING_INTERVAL) {
             return None;
         }
+        // If this process did not run, the silence is its own.
+        if self.pinged.is_some_and(|pinged| now >= pinged + 2 * PING_INTERVAL) {
+            self.heard = now;
+        }
         self.pinged = Some(now);
         self.nonce += 1;
         Some(self.nonce)
@@ -63,7 +67,7 @@ impl Detector {
     /// Notes an answer to the ping with this number, from a gateway with this instance and boot id.
     pub fn on_pong(&mut self, nonce: u64, instance: u128, boot: u128, now: Instant) -> News {
         // An old answer proves nothing about the present.
-        if nonce + 3 < self.nonce || nonce > self.nonce {
+        if nonce.saturating_add(3) < self.nonce || nonce > self.nonce {
             return News::default();
         }
         if nonce == self.nonce {
@@ -81,7 +85,6 @@ impl Detector {
 
     /// Returns `true` if the peer has just become suspected.
     pub fn suspects(&mut self, now: Instant) -> bool {
-        // If this process did not run, the silence is its own.
         let due = now.saturating_duration_since(self.heard) >= SUSPECT_AFTER
             && self.pinged.is_some_and(|pinged| now < pinged + 2 * PING_INTERVAL);
         let new = due && self.suspected.is_none();
@@ -159,6 +162,7 @@ mod tests {
         }
         assert_eq!(detector.on_pong(1, 1, 2, start), News::default());
         assert_eq!(detector.on_pong(6, 1, 2, start), News::default());
+        assert_eq!(detector.on_pong(u64::MAX, 1, 2, start), News::default());
         assert!(!detector.was_seen());
     }
 
@@ -169,5 +173,7 @@ mod tests {
         detector.ping(start);
         let later = start + Duration::from_secs(60);
         assert!(!detector.suspects(later), "no ping was sent meanwhile");
+        assert!(detector.ping(later).is_some());
+        assert!(!detector.suspects(later), "the peer had no time to answer");
     }
 }

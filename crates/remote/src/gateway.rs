@@ -230,8 +230,12 @@ impl<L: Link> Gateway<L> {
         for _ in 0..EVENTS_A_TURN {
             let Some(event) = self.carrier.link.poll() else { return false };
             match event {
-                LinkEvent::Up(_) | LinkEvent::Down(_) => {}
-                LinkEvent::Writable(host) => self.carrier.flush(host),
+                // What waits for space in a connection that ended goes to the next one, or is lost.
+                LinkEvent::Up(host) | LinkEvent::Down(host) | LinkEvent::Writable(host) => {
+                    self.carrier.flush(host);
+                    let (carrier, detectors) = (&mut self.carrier, &self.detectors);
+                    self.imports.on_space(host, carrier, detectors, now);
+                }
                 LinkEvent::Frame { from, bytes } => {
                     let Some(counters) = self.carrier.outboxes.get_mut(from.0 as usize) else {
                         continue;

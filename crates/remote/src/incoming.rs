@@ -50,6 +50,9 @@ pub enum Reply {
     Nothing,
     /// Send [`unknown`]: the lane was begun by an older `HELLO` than the frame's.
     Unknown,
+    /// Replace the lane by [`IncomingLane::new`], with the present owner of the mailbox, and send
+    /// its [`IncomingLane::status`]: the lane ended for another owner than the `HELLO` names.
+    Begin,
     /// Send [`IncomingLane::status`].
     Status,
     /// Send [`IncomingLane::status`] with [`frame::REPEAT`].
@@ -84,10 +87,12 @@ impl IncomingLane {
         lane
     }
 
+    fn names_other_owner(&self, hello: &Header) -> bool {
+        hello.owner != 0 && hello.owner != self.owner
+    }
+
     fn check_owner(&mut self, hello: &Header) {
-        let waits = hello.flags & frame::WAITS != 0;
-        let other = hello.owner != 0 && hello.owner != self.owner;
-        if other && !waits && self.ended.is_none() {
+        if self.names_other_owner(hello) {
             self.owner = hello.owner;
             self.accepted = hello.a;
             self.acknowledged = hello.a;
@@ -124,6 +129,10 @@ impl IncomingLane {
     /// Processes a `HELLO` for a lane that exists.
     pub fn on_hello(&mut self, hello: &Header) -> Reply {
         if hello.attempt > self.attempt {
+            // Old HELLOs began or ended the lane for another owner, or for none.
+            if self.ended.is_some() && self.names_other_owner(hello) {
+                return Reply::Begin;
+            }
             self.attempt = hello.attempt;
             self.reported = false;
             // The lane began with an older HELLO. Its owner has acknowledged the records up to `a`.
@@ -165,16 +174,20 @@ impl IncomingLane {
         }
         let taken = self.take(data, payload, &mut deliver);
         if taken.is_err() {
-            self.ended = Some(LaneEnd::Refused(EPROTO));
+            self.ended.get_or_insert(LaneEnd::Refused(EPROTO));
             self.partial = None;
         }
         taken.map(|()| Reply::Status)
     }
 
     fn gap(&mut self) -> Reply {
-        let repeat = !self.reported && !self.is_full();
-        self.reported |= repeat;
-        if repeat { Reply::Repeat } else { Reply::Nothing }
+        if self.is_full() {
+            return Reply::Nothing;
+        }
+        // Without an answer, a gateway that believed the STATUS of an earlier gateway of this host
+        // would repeat its frames after the gap without end.
+        let is_new = !std::mem::replace(&mut self.reported, true);
+        if is_new { Reply::Repeat } else { Reply::Status }
     }
 
     fn take(
@@ -201,6 +214,7 @@ impl IncomingLane {
             let (length, gap) = (word as u32 as usize, (word >> 32) * 8);
             let padded = length.next_multiple_of(8);
             if length as u64 > self.longest {
+                self.ended = Some(LaneEnd::Refused(EMSGSIZE));
                 return Err(DataViolation("a record is longer than HELLO allows"));
             }
             let begin = position.checked_add(gap).ok_or(OVERFLOW)?;
@@ -346,7 +360,8 @@ impl IncomingLane {
         Header {
             flags,
             owner: self.owner,
-            // What was accepted but not delivered to an owner that has ended has not been processed.
+            // What was accepted but not delivered to an owner that has ended has not been
+            // processed.
             a: self.accepted.max(self.acknowledged),
             b: self.acknowledged,
             c: self.acknowledged.saturating_add(self.room),
@@ -363,3 +378,4 @@ pub fn unknown(header: &Header) -> Header {
 
 const OVERFLOW: DataViolation = DataViolation("a position exceeds 64 bits");
 const EPROTO: i32 = 71;
+const EMSGSIZE: i32 = 90;

@@ -142,7 +142,8 @@ impl OutgoingLane {
     pub fn hello(&self) -> Header {
         Header {
             flags: self.waits,
-            owner: self.owner,
+            // A lane that waits for a successor belongs to any owner.
+            owner: if self.waits == 0 { self.owner } else { 0 },
             a: self.acknowledged,
             b: self.cap,
             c: self.longest,
@@ -220,8 +221,8 @@ impl OutgoingLane {
         if accepted < self.accepted || other_owner {
             return Ok(self.greet_again(self.attempt));
         }
-        // An earlier gateway of this host may have sent more. The caller checks what is acknowledged
-        // against what it has read.
+        // An earlier gateway of this host may have sent more. The caller checks what is
+        // acknowledged against what it has read.
         self.sent = self.sent.max(accepted);
         self.phase = Phase::Open;
         self.owner = status.owner;
@@ -318,15 +319,22 @@ impl OutgoingLane {
 /// The last record of a frame may continue in the next one.
 pub struct FrameFiller<'a> {
     frame: &'a mut Vec<u8>,
+    max_frame: usize,
     next: u64,
     until: u64,
 }
 
 impl<'a> FrameFiller<'a> {
-    /// Begins a frame at the position of the lane's next frame.
+    /// Begins a frame of at most [`MAX_FRAME`] bytes at the position of the lane's next frame.
     pub fn new(lane: &OutgoingLane, frame: &'a mut Vec<u8>) -> Self {
+        Self::with_max_frame(lane, frame, MAX_FRAME)
+    }
+
+    /// Like [`FrameFiller::new`], but for a link whose frames have at most `max_frame` bytes: a
+    /// header of the frame, and at least 16 bytes.
+    pub fn with_max_frame(lane: &OutgoingLane, frame: &'a mut Vec<u8>, max_frame: usize) -> Self {
         lane.data(lane.next, 0).begin(frame);
-        Self { frame, next: lane.next, until: lane.granted }
+        Self { frame, max_frame, next: lane.next, until: lane.granted }
     }
 
     /// Adds the record at `position`, which ends at `end`, or the part of it that was not sent yet.
@@ -346,7 +354,7 @@ impl<'a> FrameFiller<'a> {
         // A frame continues a record with 8 bytes at least, and begins one with its header, too.
         let least = if position < self.next { self.next } else { position + 8 };
         let least = least + padded.min(8) as u64;
-        if least > self.until || MAX_FRAME - self.frame.len() < 16 {
+        if least > self.until || self.max_frame - self.frame.len() < 16 {
             return false;
         }
         let done = if position < self.next {
@@ -359,7 +367,7 @@ impl<'a> FrameFiller<'a> {
             self.frame.extend_from_slice(&gap.to_le_bytes());
             0
         };
-        let space = (MAX_FRAME - self.frame.len()) / 8 * 8;
+        let space = (self.max_frame - self.frame.len()) / 8 * 8;
         let granted = usize::try_from(self.until - position - 8).unwrap_or(usize::MAX);
         let part_end = padded.min(done + space).min(granted / 8 * 8);
         copy(done.min(length)..part_end.min(length), self.frame);

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use tontine::signal::Signal;
 use tontine::signal::handler::SelfPipe;
 use tracing::{info, warn};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
 
 pub use error::ServiceError;
 pub use socket::{MAX_WAIT, StatusQueryError, read_status};
@@ -54,6 +55,9 @@ pub fn log_to_stderr(level: Option<&str>) -> Result<(), ServiceError> {
         _ => None,
     }
     .ok_or_else(|| ServiceError::LogLevel { origin, level: level.to_owned() })?;
+    // A carrier's own log is for those who search a fault in the carrier.
+    let others = if filter >= LevelFilter::DEBUG { filter } else { LevelFilter::OFF };
+    let targets = Targets::new().with_target("tontine", filter).with_default(others);
     let log = tracing_subscriber::fmt()
         .with_max_level(filter)
         .with_writer(std::io::stderr)
@@ -61,9 +65,9 @@ pub fn log_to_stderr(level: Option<&str>) -> Result<(), ServiceError> {
         .with_target(false);
     // An error means that the process has a log.
     let _ = if std::env::var_os("JOURNAL_STREAM").is_some() {
-        tracing::subscriber::set_global_default(log.without_time().finish())
+        tracing::subscriber::set_global_default(log.without_time().finish().with(targets))
     } else {
-        tracing::subscriber::set_global_default(log.finish())
+        tracing::subscriber::set_global_default(log.finish().with(targets))
     };
     Ok(())
 }

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
@@ -57,7 +58,10 @@ struct Connection {
     /// `None` until the peer's first line has arrived.
     host: Option<HostId>,
     began: Instant,
+    /// This gateway dialled, and the peer's first line has not arrived.
     connecting: bool,
+    /// The peer dialled.
+    accepted: bool,
     buffer: Box<[u8]>,
     /// The part of `buffer` that was received and not returned yet.
     received: Range<usize>,
@@ -72,6 +76,8 @@ pub struct TcpLink {
     set: OwnedFd,
     timer: OwnedFd,
     listeners: Vec<TcpListener>,
+    /// `true` while descriptors are short: the listeners rest until the next tick of the timer.
+    pauses: bool,
     connections: Vec<Option<Connection>>,
     /// The connection to which frames for each peer go.
     routes: Vec<Option<usize>>,
@@ -79,7 +85,8 @@ pub struct TcpLink {
     /// The connection whose received bytes may contain another frame.
     reading: Option<usize>,
     events: VecDeque<(HostId, Change)>,
-    redial: Instant,
+    /// A shortage was logged, and no connection was accepted since.
+    warned: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -120,9 +127,7 @@ impl TcpLink {
         epoll::add(&set, &timer, epoll::EventData::new_u64(TIMER), epoll::EventFlags::IN)?;
         let every = Timespec::try_from(REDIAL).map_err(io::Error::other)?;
         let spec = Itimerspec { it_interval: every, it_value: every };
-        if options.peers.iter().any(|peer| peer.1.is_some()) {
-            timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
-        }
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
         let mut listeners = Vec::new();
         for (index, address) in options.listen.iter().enumerate() {
             let cannot = |error: io::Error| {
@@ -140,11 +145,12 @@ impl TcpLink {
             set,
             timer,
             listeners,
+            pauses: false,
             connections: Vec::new(),
             ready: VecDeque::new(),
             reading: None,
             events: VecDeque::new(),
-            redial: Instant::now(),
+            warned: false,
         };
         link.dial();
         Ok(link)
@@ -159,7 +165,6 @@ impl TcpLink {
     }
 
     fn dial(&mut self) {
-        self.redial = Instant::now();
         for index in 0..self.options.peers.len() {
             let Some(address) = self.options.peers[index].1 else { continue };
             let host = HostId(index as u16);
@@ -188,6 +193,7 @@ impl TcpLink {
             host,
             began: Instant::now(),
             connecting,
+            accepted: host.is_none(),
             buffer: vec![0; BUFFER].into(),
             received: 0..0,
             queued: VecDeque::new(),
@@ -244,6 +250,9 @@ impl TcpLink {
                 let _ = rustix::io::read(&self.timer, &mut [0; 8]);
                 self.dial();
                 self.expire();
+                if std::mem::take(&mut self.pauses) {
+                    self.listen(epoll::EventFlags::IN);
+                }
             }
             listener if listener >= LISTENER => self.accept((listener - LISTENER) as usize),
             _ => self.serve(source, flags),
@@ -252,12 +261,45 @@ impl TcpLink {
     }
 
     fn accept(&mut self, listener: usize) {
-        // An error such as a full descriptor table is reported again.
-        let Ok((socket, _)) = self.listeners[listener].accept() else { return };
+        let socket = match self.listeners[listener].accept() {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                // The kernel would report a connection that cannot be accepted again and again.
+                let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+                if lacks.iter().any(|lack| error.raw_os_error() == Some(lack.raw_os_error())) {
+                    self.pauses = true;
+                    self.listen(epoll::EventFlags::empty());
+                    if !std::mem::replace(&mut self.warned, true) {
+                        tracing::warn!(
+                            "a connection has to wait: {error}; raise the limit of descriptors \
+                             (LimitNOFILE)"
+                        );
+                    }
+                }
+                return;
+            }
+        };
+        self.warned = false;
         self.expire();
-        let strangers = self.connections.iter().flatten().filter(|one| one.host.is_none()).count();
-        if strangers < MAX_STRANGERS {
-            self.add(socket, None, false);
+        // An honest gateway sends its first line at once, so the oldest stranger has to give way.
+        let strangers = self.connections.iter().enumerate().filter_map(|(index, connection)| {
+            let stranger = connection.as_ref().filter(|connection| connection.host.is_none())?;
+            Some((stranger.began, index))
+        });
+        let strangers: Vec<(Instant, usize)> = strangers.collect();
+        if strangers.len() >= MAX_STRANGERS
+            && let Some((_, oldest)) = strangers.into_iter().min()
+        {
+            self.close(oldest);
+        }
+        self.add(socket, None, false);
+    }
+
+    /// Changes what the kernel reports about the listeners.
+    fn listen(&mut self, flags: epoll::EventFlags) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(LISTENER | index as u64);
+            let _ = epoll::modify(&self.set, listener, data, flags);
         }
     }
 
@@ -358,6 +400,15 @@ impl TcpLink {
         connection.host = Some(host);
         connection.connecting = false;
         if accepted {
+            // A peer that dials again has lost its earlier connection, of which this host may not
+            // have heard.
+            for other in 0..self.connections.len() {
+                let earlier = self.connections[other].as_ref();
+                let earlier = earlier.filter(|other| other.accepted && other.host == Some(host));
+                if other != index && earlier.is_some() {
+                    self.close(other);
+                }
+            }
             self.greet(index, host);
             self.flush(index)?;
         }

@@ -1,7 +1,7 @@
 //! A process that the tests start: a router, or a gateway that returns each frame.
 //!
-//! `node router ENDPOINT [CA CERTIFICATE KEY]` prints `ready`. `node echo NAME PEER ENDPOINT` prints
-//! `ready`, then `up` and `down`. Both end with their standard input.
+//! `node router ENDPOINT [CA CERTIFICATE KEY]` prints `ready`. `node echo NAME PEER ENDPOINT`
+//! prints `ready`, then `up` and `down`. Both end with their standard input.
 
 use std::io::Read;
 use std::time::Duration;

@@ -51,7 +51,8 @@ impl std::fmt::Display for ZenohError {
             Self::DuplicateName(name) => write!(f, "two hosts have the name {name:?}"),
             Self::InvalidEndpoint(endpoint) => write!(
                 f,
-                "expected an endpoint quic/HOST:PORT, tcp/HOST:PORT or HOST:PORT, found {endpoint:?}"
+                "expected an endpoint quic/HOST:PORT, tcp/HOST:PORT or HOST:PORT, found \
+                 {endpoint:?}"
             ),
             Self::TlsEndpoint(endpoint) => write!(
                 f,
@@ -60,8 +61,8 @@ impl std::fmt::Display for ZenohError {
             ),
             Self::Plaintext(endpoint) => write!(
                 f,
-                "{endpoint}: not a loopback address, and tcp/ has neither a cipher nor proof of the \
-                 sender; use quic/ with certificates, or --plaintext in a network that you trust"
+                "{endpoint}: not a loopback address, and tcp/ has neither a cipher nor proof of \
+                 the sender; use quic/ with certificates, or --plaintext in a network that you trust"
             ),
             Self::NoCertificates(endpoint) => write!(
                 f,

@@ -11,8 +11,8 @@ use zenoh::qos::CongestionControl;
 use zenoh::sample::{Sample, SampleKind};
 use zenoh::{Session, Wait};
 
-use crate::inbox::{Inbox, InboxEvent, ReceivedFrame};
-use crate::outbox::{Outbox, SendQueue, join_within};
+use crate::peer_sender::{PeerSender, SendQueue, join_within};
+use crate::receive_queues::{ReceiveEvent, ReceiveQueues, ReceivedFrame};
 use crate::settings::{config, frame_key, prefix, token_key};
 use crate::{ZenohError, ZenohOptions};
 
@@ -31,8 +31,8 @@ const RETRY: Duration = Duration::from_millis(500);
 /// `Up` and `Down` come from tokens of the gateways (Zenoh's liveliness). They are hints: a router
 /// that is killed ends the tokens of hosts that are alive.
 pub struct ZenohLink {
-    outboxes: Vec<Outbox>,
-    inbox: Arc<Inbox>,
+    senders: Vec<PeerSender>,
+    received: Arc<ReceiveQueues>,
     /// The frame of the last event.
     current: Option<ReceivedFrame>,
     session: Arc<OnceLock<OpenSession>>,
@@ -62,7 +62,7 @@ struct OpenSession {
 struct Opening {
     realm: String,
     keys: Arc<KeyReader>,
-    inbox: Arc<Inbox>,
+    received: Arc<ReceiveQueues>,
     queues: Vec<Arc<SendQueue>>,
 }
 
@@ -77,16 +77,17 @@ impl ZenohLink {
     /// Opens a session, without waiting for peers or routers.
     ///
     /// # Errors
-    /// An option is invalid, a file cannot be read, or Zenoh cannot listen at an endpoint. A peer or
-    /// router that cannot be reached is no error; Zenoh tries again.
+    /// An option is invalid, a file cannot be read, or Zenoh cannot listen at an endpoint. A peer
+    /// or router that cannot be reached is not an error; Zenoh tries again.
     pub fn open(options: &ZenohOptions) -> Result<Self, ZenohError> {
         let config = config(options)?;
-        let inbox = Arc::new(Inbox::new(options.peers.len()).map_err(ZenohError::System)?);
-        let starts = (0..options.peers.len()).map(|peer| Outbox::start(peer, inbox.clone()));
-        let outboxes: Result<Vec<Outbox>, _> = starts.collect();
+        let received =
+            Arc::new(ReceiveQueues::new(options.peers.len()).map_err(ZenohError::System)?);
+        let starts = (0..options.peers.len()).map(|peer| PeerSender::start(peer, received.clone()));
+        let senders: Result<Vec<PeerSender>, _> = starts.collect();
         let mut link = Self {
-            outboxes: outboxes.map_err(ZenohError::System)?,
-            inbox,
+            senders: senders.map_err(ZenohError::System)?,
+            received,
             current: None,
             session: Arc::default(),
             opener: None,
@@ -99,8 +100,8 @@ impl ZenohLink {
         let opening = Opening {
             realm: options.realm.clone(),
             keys: Arc::new(keys),
-            inbox: link.inbox.clone(),
-            queues: link.outboxes.iter().map(|outbox| outbox.queue().clone()).collect(),
+            received: link.received.clone(),
+            queues: link.senders.iter().map(|sender| sender.queue().clone()).collect(),
         };
         if options.routers.is_empty() {
             let _ = link.session.set(opening.open(config)?);
@@ -109,10 +110,10 @@ impl ZenohLink {
             let session = link.session.clone();
             let opener = std::thread::Builder::new().name("opener".into());
             let opener = opener.spawn(move || {
-                while !opening.inbox.is_closing() {
+                while !opening.received.is_closing() {
                     match opening.open(config.clone()) {
                         Ok(open) => return drop(session.set(open)),
-                        Err(_) => opening.inbox.sleep(RETRY),
+                        Err(_) => opening.received.sleep(RETRY),
                     }
                 }
             });
@@ -123,39 +124,39 @@ impl ZenohLink {
 
     /// Returns the numbers of frames that were dropped.
     pub fn counts(&self) -> CarrierCounts {
-        let dropped = self.inbox.counts();
+        let dropped = self.received.counts();
         CarrierCounts {
             strangers: dropped.strangers,
             oversized: dropped.oversized,
             overflowed: dropped.overflowed,
-            discarded: self.outboxes.iter().map(|outbox| outbox.queue().discarded()).sum(),
+            discarded: self.senders.iter().map(|sender| sender.queue().discarded()).sum(),
         }
     }
 }
 
 impl Link for ZenohLink {
     fn try_send(&mut self, to: HostId, frame: &mut Vec<u8>) -> Queued {
-        match self.outboxes.get(usize::from(to.0)) {
-            Some(outbox) => outbox.queue().try_send(frame),
+        match self.senders.get(usize::from(to.0)) {
+            Some(sender) => sender.queue().try_send(frame),
             None => Queued::Down,
         }
     }
 
     fn poll(&mut self) -> Option<LinkEvent<'_>> {
-        let (peer, event) = self.inbox.next(self.current.take())?;
+        let (peer, event) = self.received.next(self.current.take())?;
         let host = HostId(peer as u16);
         Some(match event {
-            InboxEvent::Up => LinkEvent::Up(host),
-            InboxEvent::Down => LinkEvent::Down(host),
-            InboxEvent::Writable => LinkEvent::Writable(host),
-            InboxEvent::Frame(frame) => {
+            ReceiveEvent::Up => LinkEvent::Up(host),
+            ReceiveEvent::Down => LinkEvent::Down(host),
+            ReceiveEvent::Writable => LinkEvent::Writable(host),
+            ReceiveEvent::Frame(frame) => {
                 LinkEvent::Frame { from: host, bytes: self.current.insert(frame).bytes() }
             }
         })
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.inbox.descriptor()
+        self.received.descriptor()
     }
 
     fn carrier(&self) -> &'static str {
@@ -165,9 +166,9 @@ impl Link for ZenohLink {
 
 impl Drop for ZenohLink {
     fn drop(&mut self) {
-        self.inbox.close();
-        self.outboxes.iter().for_each(Outbox::close);
-        self.outboxes.iter_mut().for_each(Outbox::join);
+        self.received.close();
+        self.senders.iter().for_each(PeerSender::close);
+        self.senders.iter_mut().for_each(PeerSender::join);
         if let Some(opener) = self.opener.take() {
             join_within(opener, CLOSE_TIMEOUT);
         }
@@ -193,33 +194,35 @@ impl Opening {
         let refused = |error| ZenohError::Zenoh(format!("{error}"));
         let (realm, name) = (&self.realm, &self.keys.name);
         let session = zenoh::open(config).wait().map_err(refused)?;
-        for (peer, queue) in self.keys.peers.iter().zip(&self.queues) {
-            let publisher = session
-                .declare_publisher(frame_key(realm, name, peer))
-                .congestion_control(CongestionControl::Block)
-                .express(true);
-            queue.set_publisher(publisher.wait().map_err(refused)?);
-        }
+        let declare = |peer: &String| {
+            let publisher = session.declare_publisher(frame_key(realm, name, peer));
+            publisher.congestion_control(CongestionControl::Block).express(true).wait()
+        };
+        let publishers: Result<Vec<_>, _> = self.keys.peers.iter().map(declare).collect();
+        let publishers = publishers.map_err(refused)?;
         // The subscriber comes before the token, so that a peer which sees the token is heard.
-        let (keys, inbox) = (self.keys.clone(), self.inbox.clone());
+        let (keys, received) = (self.keys.clone(), self.received.clone());
         let receive = move |sample: Sample| match keys.sender(sample.key_expr().as_str()) {
-            Some(peer) => inbox.receive(peer, sample.payload()),
-            None => inbox.count_stranger(),
+            Some(peer) => received.receive(peer, sample.payload()),
+            None => received.count_stranger(),
         };
         let subscriber = session.declare_subscriber(frame_key(realm, "*", name));
         subscriber.callback(receive).background().wait().map_err(refused)?;
         let token = token_key(realm, name, &session.zid().to_string());
         let token = session.liveliness().declare_token(token).wait().map_err(refused)?;
-        let (keys, inbox) = (self.keys.clone(), self.inbox.clone());
+        let (keys, received) = (self.keys.clone(), self.received.clone());
         let watch = move |sample: Sample| {
             let Some((peer, instance)) = keys.token(sample.key_expr().as_str()) else { return };
             match sample.kind() {
-                SampleKind::Put => inbox.add_token(peer, instance),
-                SampleKind::Delete => inbox.remove_token(peer, instance),
+                SampleKind::Put => received.add_token(peer, instance),
+                SampleKind::Delete => received.remove_token(peer, instance),
             }
         };
         let tokens = session.liveliness().declare_subscriber(token_key(realm, "*", "*"));
         tokens.history(true).callback(watch).background().wait().map_err(refused)?;
+        for (publisher, queue) in publishers.into_iter().zip(&self.queues) {
+            queue.set_publisher(publisher);
+        }
         Ok(OpenSession { session, _token: token })
     }
 }

@@ -49,6 +49,7 @@ impl ZenohOptions {
                 ca: Some(ca),
                 certificate: Some(certificate),
                 private_key: Some(private_key),
+                ..
             } => Some(Certificates {
                 ca: ca.clone(),
                 certificate: certificate.clone(),
@@ -57,12 +58,15 @@ impl ZenohOptions {
             _ => None,
         };
         let protocol = if tls.is_some() { "quic" } else { "tcp" };
-        let connect = config.peers.iter().filter_map(|peer| peer.connect.as_ref());
+        let routers = &config.zenoh.routers;
+        let peers = config.peers.iter().filter_map(|peer| peer.connect.as_ref());
+        let peers = peers.filter(|_| routers.is_empty());
+        let connect = routers.iter().map(|router| &router.1).chain(peers);
         Self {
             name: config.name.clone(),
             realm: config.realm.clone(),
             peers: config.peers.iter().map(|peer| peer.name.clone()).collect(),
-            routers: Vec::new(),
+            routers: routers.iter().map(|router| router.0.clone()).collect(),
             listen: config.listen.iter().map(|at| format!("{protocol}/{at}")).collect(),
             connect: connect.map(|at| format!("{protocol}/{at}")).collect(),
             tls,

@@ -89,7 +89,7 @@ fn cipher(tls: &Certificates) -> Result<Vec<(&'static str, Value)>, ZenohError> 
     Ok(settings)
 }
 
-/// Returns the rules by which a peer can send only in its own name, and receive only what is for it.
+/// Returns the rules by which a peer sends only in its own name, and receives only what is for it.
 ///
 /// A peer is known by the common name in its certificate. A router passes on the frames of all
 /// peers.

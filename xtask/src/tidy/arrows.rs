@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Diagnostic, output};
 
 /// Allowed dependencies of each crate.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("tontine-c", &["tontine"]),
     ("tontine-mechanisms", &["tontine", "tontine-host"]),
     ("tontine-bench", &["tontine", "tontine-host"]),
@@ -43,6 +43,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "tontine-unix-sim",
         ],
     ),
+    ("tontine-zenoh", &["tontine", "tontine-remote"]),
     (
         "xtask",
         &[
@@ -63,7 +64,10 @@ const LIBRARY: &str = "tontine";
 /// of tests do not.
 const MOST_DEPENDENCIES: usize = 6;
 
-/// Checks the dependencies of the members of the workspace, which cargo lists.
+/// Packages outside of the workspace whose dependencies are checked too.
+const EXCLUDED: [&str; 1] = ["crates/zenoh/Cargo.toml"];
+
+/// Checks the dependencies of the members of the workspace and of [`EXCLUDED`], which cargo lists.
 pub(super) fn check(root: &Path) -> Vec<Diagnostic> {
     if !root.join("Cargo.toml").exists() {
         return Vec::new();
@@ -72,10 +76,7 @@ pub(super) fn check(root: &Path) -> Vec<Diagnostic> {
         let path = PathBuf::from("Cargo.toml");
         Diagnostic { path, line: 0, text }
     };
-    let arguments = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
-    let metadata = output(root, "cargo", &arguments)
-        .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
-    match metadata {
+    match metadata(root) {
         Ok(metadata) => forbidden(&metadata)
             .into_iter()
             .chain(limit_violations(&metadata))
@@ -83,6 +84,25 @@ pub(super) fn check(root: &Path) -> Vec<Diagnostic> {
             .collect(),
         Err(why) => vec![complain(why)],
     }
+}
+
+/// Returns the metadata of the workspace, with the excluded packages among its packages.
+fn metadata(root: &Path) -> Result<Value, String> {
+    let read = |manifest: &str| {
+        let mut arguments = vec!["metadata", "--no-deps", "--offline", "--format-version", "1"];
+        arguments.extend(["--manifest-path", manifest]);
+        let text = output(root, "cargo", &arguments)?;
+        serde_json::from_str::<Value>(&text).map_err(|error| error.to_string())
+    };
+    let mut metadata = read("Cargo.toml")?;
+    for manifest in EXCLUDED.into_iter().filter(|manifest| root.join(manifest).exists()) {
+        let mut excluded = read(manifest)?;
+        let packages = excluded["packages"].as_array_mut().map(std::mem::take);
+        if let Some(all) = metadata["packages"].as_array_mut() {
+            all.extend(packages.unwrap_or_default());
+        }
+    }
+    Ok(metadata)
 }
 
 /// Returns the dependencies between members that are not allowed.
@@ -167,6 +187,8 @@ mod tests {
         assert_eq!(forbidden(&workspace("tontine-unix", "tontine")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine", "tontine-unix")).len(), 1);
         assert_eq!(forbidden(&workspace("tontine-crash", "xtask")).len(), 1);
+        assert_eq!(forbidden(&workspace("tontine-zenoh", "tontine-remote")), [""; 0]);
+        assert_eq!(forbidden(&workspace("tontine-cli", "tontine-zenoh")).len(), 1);
     }
 
     fn library(dependencies: usize, kind: &str) -> Value {

@@ -21,13 +21,19 @@ use crate::{CommandFailure, print};
 /// of its end arrives.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Interval between two attempts to reach a receiver on another host through a gateway, which
+/// accepts the connection before it knows whether the receiver runs.
+const REMOTE_RETRY_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Sends all messages, then waits until they are acknowledged.
 pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     let address = address(&asked.address)?;
     let &Send { wait, timeout, .. } = asked;
     let sender = connect(&address, wait, timeout)?;
     let mut lines = LineBuffer::new(separator(asked.null), sender.max_message_len());
-    let mut lane = ReconnectingSender { sender, address, wait, timeout, at_hand: VecDeque::new() };
+    let at_hand = VecDeque::new();
+    let mut lane =
+        ReconnectingSender { sender, address, wait, timeout, at_hand, absent_since: None };
     let done = lane.send_all(&mut lines).and_then(|()| lane.finish());
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -49,7 +55,7 @@ pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
 
 /// The reason why not all messages were sent.
 enum SendFailure {
-    /// The receiver has died or has closed its mailbox.
+    /// The receiver has died or has closed its mailbox, or does not run on the other host.
     Gone(Error),
     TooLong(TooLong),
     Input(Errno),
@@ -64,6 +70,8 @@ struct ReconnectingSender {
     timeout: Option<Duration>,
     /// Messages, from standard input or taken back from a receiver, that are not sent yet.
     at_hand: VecDeque<Vec<u8>>,
+    /// The time since when a gateway has reported that no receiver runs on the other host.
+    absent_since: Option<Instant>,
 }
 
 impl ReconnectingSender {
@@ -136,6 +144,15 @@ impl ReconnectingSender {
             if !self.wait || !is_gone(&error) {
                 return Err(self.failed(error));
             }
+            if matches!(error, Error::NoMailbox { .. }) {
+                let since = *self.absent_since.get_or_insert_with(Instant::now);
+                if self.timeout.is_some_and(|timeout| since.elapsed() >= timeout) {
+                    return Err(self.failed(error));
+                }
+                thread::sleep(REMOTE_RETRY_INTERVAL);
+            } else {
+                self.absent_since = None;
+            }
             let unread = self.sender.take_unread().map_err(|error| self.failed(error))?;
             for message in unread.into_iter().rev() {
                 self.at_hand.push_front(message);
@@ -166,6 +183,7 @@ impl ReconnectingSender {
         let who = match gone {
             Error::OwnerDied { peer } => format!("{peer} died"),
             Error::Closed { peer } => format!("{peer} closed its mailbox"),
+            Error::NoMailbox { .. } => format!("no receiver runs behind {}", self.address),
             other => other.to_string(),
         };
         let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
@@ -230,7 +248,7 @@ fn messages(count: usize) -> String {
 }
 
 fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::OwnerDied { .. } | Error::Closed { .. })
+    matches!(error, Error::OwnerDied { .. } | Error::Closed { .. } | Error::NoMailbox { .. })
 }
 
 /// Connects to the receiver at the address. With `wait`, waits for a receiver if there is none, at

@@ -28,7 +28,9 @@ const ROOT_KEYS: [&str; 12] = [
     "zenoh",
 ];
 const PEER_KEYS: [&str; 2] = ["connect", "unreachable_after"];
-const ZENOH_KEYS: [&str; 3] = ["ca", "certificate", "private_key"];
+const ZENOH_KEYS: [&str; 4] = ["ca", "certificate", "private_key", "routers"];
+/// The keys that name files, which come together.
+const ZENOH_FILES: [&str; 3] = ["ca", "certificate", "private_key"];
 
 /// Maximum length of the path of a Unix socket, without its NUL.
 const MAX_SOCKET_PATH: usize = 107;
@@ -70,7 +72,8 @@ impl<'t> Checker<'t> {
             self.addresses.insert(Address::path(&config.status), "the status socket".into());
         }
         if let Some(peers) = find(entries, "peers") {
-            config.peers = self.peers(peers, &config, find(entries, "listen").is_some());
+            let listens = find(entries, "listen").is_some() || !config.zenoh.routers.is_empty();
+            config.peers = self.peers(peers, &config, listens);
         }
         if let Some(exports) = find(entries, "exports") {
             config.exports = self.exports(exports);
@@ -220,6 +223,10 @@ impl<'t> Checker<'t> {
                 "ca" => &mut zenoh.ca,
                 "certificate" => &mut zenoh.certificate,
                 "private_key" => &mut zenoh.private_key,
+                "routers" => {
+                    zenoh.routers = self.routers(one);
+                    continue;
+                }
                 _ => {
                     self.reader.unknown(one, &ZENOH_KEYS);
                     continue;
@@ -228,8 +235,8 @@ impl<'t> Checker<'t> {
             *file = self.absolute(one, &format!("/etc/tontine/{}.pem", one.name));
         }
         let missing: Vec<_> =
-            ZENOH_KEYS.into_iter().filter(|key| find(&entries, key).is_none()).collect();
-        if !entries.is_empty() && !missing.is_empty() {
+            ZENOH_FILES.into_iter().filter(|key| find(&entries, key).is_none()).collect();
+        if !missing.is_empty() && missing.len() < ZENOH_FILES.len() {
             let missing = missing.join(" and ");
             let text = format!(
                 "expected ca, certificate and private_key together, found no {missing}; add it"
@@ -237,6 +244,21 @@ impl<'t> Checker<'t> {
             self.reader.complain(entry.at, &entry.key, text);
         }
         zenoh
+    }
+
+    /// Returns the names and addresses of Zenoh's routers.
+    fn routers(&mut self, entry: &KeyValue<'_, 't>) -> Vec<(String, HostPort)> {
+        let mut routers = Vec::new();
+        for one in self.reader.table(entry) {
+            let expected = "a host and a port from 1 to 65535";
+            let address = self.reader.parsed::<HostPort>(&one, expected, "10.0.0.1:7447");
+            if self.key_name(&one, one.name)
+                && let Some(address) = address
+            {
+                routers.push((one.name.to_owned(), address));
+            }
+        }
+        routers
     }
 
     fn peers(

@@ -86,6 +86,7 @@ fn whole_file_is_read() {
             ca: Some("/etc/tontine/ca.pem".into()),
             certificate: Some("/etc/tontine/a.pem".into()),
             private_key: Some("/etc/tontine/a.key".into()),
+            routers: Vec::new(),
         },
         warnings: Vec::new(),
     };
@@ -133,7 +134,7 @@ fn unknown_key_names_known_ones() {
                 the unknown key \"un known\"; remove it";
     assert_mistake(&with_peer("\"un known\" = 1"), text);
     let found = mistakes(&with("[zenoh]\nkey = \"/k\""));
-    assert!(found[1].starts_with("3:1: zenoh.key: expected one of ca, certificate"), "{found:?}");
+    assert!(found[0].starts_with("3:1: zenoh.key: expected one of ca, certificate"), "{found:?}");
 }
 
 #[test]
@@ -321,4 +322,14 @@ fn error_has_one_line_per_mistake() {
     assert!(error.lines().all(|line| line.starts_with(&*path.to_string_lossy())), "{error}");
     std::fs::write(&path, EXAMPLE).expect("written");
     assert_eq!(Config::read(&path).expect("valid").name, "hostA");
+}
+
+#[test]
+fn routers_replace_listen_and_connect() {
+    let text = "name = \"hostA\"\n[peers.hostB]\n[zenoh.routers]\nhub = \"10.0.0.1:7447\"\n";
+    let config = Config::parse(text).expect("a configuration");
+    assert_eq!(config.zenoh.routers.len(), 1);
+    assert_eq!(config.zenoh.routers[0].0, "hub");
+    let mistakes = Config::parse(&text.replace(":7447", "")).expect_err("no port");
+    assert!(mistakes.iter().any(|mistake| mistake.key == "zenoh.routers.hub"), "{mistakes:?}");
 }

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use rustix::process::{Resource, getrlimit};
 use tontine::Error;
 use tontine::mailbox::{Address, OnDeath, Options, Sender};
 
@@ -29,6 +30,14 @@ const REPEAT: Duration = Duration::from_millis(200);
 const MAX_REPEAT: Duration = Duration::from_secs(2);
 /// Minimum number of bytes that a peer may send before the owner acknowledges.
 const ROOM: u64 = 8 << 20;
+/// Maximum number of lanes of one peer that are remembered, as a multiple of the maximum of lanes.
+const REMEMBERED: usize = 4;
+/// Maximum number of characters of a peer's name for a mailbox that is stored and logged.
+const MAX_NAME: usize = 64;
+/// Maximum number of descriptors of a local lane, those of its handshake included.
+const DESCRIPTORS: u64 = 6;
+/// Descriptors that are not for local lanes.
+const OTHER_DESCRIPTORS: u64 = 32;
 /// Interval of the check for owners that have ended without an event: they called `exec`, or left
 /// a forked child.
 const CHECK_EVERY: u32 = 5;
@@ -38,6 +47,9 @@ pub(super) struct Exports {
     mailboxes: HashMap<String, Address>,
     options: Options,
     max_lanes: usize,
+    /// Maximum number of open lanes that this process has descriptors for. Beyond, lanes of which
+    /// each lacks some would wait for each other.
+    max_open: usize,
     boot: u128,
     slots: Vec<Option<ExportLane>>,
     free: Vec<usize>,
@@ -48,6 +60,8 @@ pub(super) struct Exports {
     dirty: Vec<usize>,
     /// Answers to frames of unknown lanes.
     strangers: Vec<(HostId, Header)>,
+    /// `true` while a shortage was logged and no lane was opened since.
+    is_short: bool,
     ticks: u32,
 }
 
@@ -66,6 +80,8 @@ struct ExportLane {
     ends: VecDeque<(u64, u64)>,
     local_acked: u64,
     is_active: bool,
+    /// The sending gateway expects nothing more.
+    is_settled: bool,
     reply: Reply,
     /// Time at which the lane's end is reported again.
     repeat: Option<(Instant, Duration)>,
@@ -78,11 +94,14 @@ impl Exports {
         if let Some(cap) = config.lane_cap {
             options = options.lane_cap(cap);
         }
+        let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        let max_open = limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS;
         let mailboxes = config.exports.iter();
         Self {
             mailboxes: mailboxes.map(|one| (one.name.clone(), one.address.clone())).collect(),
             options,
             max_lanes: config.max_lanes.unwrap_or(1024),
+            max_open: usize::try_from(max_open.max(1)).unwrap_or(usize::MAX),
             boot,
             slots: Vec::new(),
             free: Vec::new(),
@@ -90,6 +109,7 @@ impl Exports {
             active: Vec::new(),
             dirty: Vec::new(),
             strangers: Vec::new(),
+            is_short: false,
             ticks: 0,
         }
     }
@@ -116,6 +136,7 @@ impl Exports {
         let reply = match header.kind {
             _ if settled => {
                 lane.machine.on_owner_end(LaneEnd::Finished);
+                lane.is_settled = true;
                 lane.repeat = None;
                 Reply::Nothing
             }
@@ -126,8 +147,14 @@ impl Exports {
             FrameKind::Data => lane.on_data(header, payload),
             _ => lane.machine.on_bye(header),
         };
-        if reply == Reply::Unknown {
-            self.strangers.push((from, unknown(header)));
+        match reply {
+            Reply::Unknown => self.strangers.push((from, unknown(header))),
+            // The sending gateway expects nothing of a lane that is settled: the HELLO is late.
+            Reply::Begin if !lane.is_settled => {
+                self.forget(slot);
+                return self.begin(from, header, payload, set, now);
+            }
+            _ => {}
         }
         self.after(slot, reply, now);
     }
@@ -135,24 +162,37 @@ impl Exports {
     /// Opens a local lane for the lane that a peer offers.
     fn begin(&mut self, from: HostId, hello: &Header, name: &[u8], set: &OwnedFd, now: Instant) {
         let waits = hello.flags & frame::WAITS != 0;
-        let mailbox = String::from_utf8_lossy(name).into_owned();
+        // The name is the peer's choice; the names of exports contain no character to escape.
+        let mailbox: String = name.escape_ascii().map(char::from).take(MAX_NAME).collect();
+        self.make_place(from);
         let opened = self.open(&mailbox, hello);
         let (machine, sender) = match opened {
             Ok(sender) => {
+                self.is_short = false;
                 let pid = sender.owner().and_then(|owner| owner.pid);
                 let address = self.mailboxes.get(&mailbox).map(ToString::to_string);
                 let owner = identity::owner(self.boot, pid, address.as_deref());
+                // A longer record could never be delivered.
+                let hello = Header { c: hello.c.min(sender.max_message_len() as u64), ..*hello };
                 let room = ROOM.max(2 * hello.c + 64);
-                let machine = IncomingLane::new(hello, owner, room);
+                let machine = IncomingLane::new(&hello, owner, room);
                 let sender = machine.ended().is_none().then_some(sender);
                 (machine, sender)
             }
+            // The sending gateway repeats a HELLO that waits for a successor.
+            Err(Error::NoMailbox { .. }) if waits && self.mailboxes.contains_key(&mailbox) => {
+                return;
+            }
+            // The former owner has ended.
             Err(Error::NoMailbox { .. }) if hello.owner != 0 => {
-                // The former owner has ended. The sending gateway repeats a HELLO that waits.
-                if waits {
-                    return;
-                }
                 (IncomingLane::new(hello, 0, 0), None)
+            }
+            Err(error) if is_shortage(&error) => {
+                // The sending gateway repeats its HELLO.
+                if !std::mem::replace(&mut self.is_short, true) {
+                    tracing::warn!("a lane to {mailbox} has to wait: {error}");
+                }
+                return;
             }
             Err(error) => {
                 tracing::info!("a lane to {mailbox} was refused: {error}");
@@ -174,6 +214,7 @@ impl Exports {
             ends: VecDeque::new(),
             local_acked: 0,
             is_active: false,
+            is_settled: false,
             reply: Reply::Nothing,
             repeat: None,
             forget: None,
@@ -183,11 +224,45 @@ impl Exports {
         self.after(slot, Reply::Status, now);
     }
 
+    /// Forgets the oldest lane that is over, if a peer has reached its maximum. Most of its lanes
+    /// are over then, because at most `max_lanes` are open.
+    fn make_place(&mut self, from: HostId) {
+        if self.known.len() < REMEMBERED * self.max_lanes {
+            return;
+        }
+        let mut count = 0;
+        let mut oldest = None;
+        for (slot, lane) in self.slots.iter().enumerate() {
+            let Some(lane) = lane.as_ref().filter(|lane| lane.peer == from) else { continue };
+            count += 1;
+            if lane.sender.is_none()
+                && oldest.is_none_or(|(forget, _)| (lane.forget, slot) < (forget, slot))
+            {
+                oldest = Some((lane.forget, slot));
+            }
+        }
+        if let Some((_, slot)) = oldest.filter(|_| count >= REMEMBERED * self.max_lanes) {
+            self.forget(slot);
+        }
+    }
+
+    fn forget(&mut self, slot: usize) {
+        if let Some(lane) = self.slots[slot].take() {
+            self.known.remove(&(lane.peer, lane.id));
+            self.free.push(slot);
+        }
+    }
+
     fn open(&self, mailbox: &str, hello: &Header) -> tontine::Result<Sender> {
         let none = || Error::NoMailbox { address: mailbox.into() };
         let address = self.mailboxes.get(mailbox).ok_or_else(none)?.clone();
         let open = self.slots.iter().flatten().filter(|lane| lane.sender.is_some());
-        if open.count() >= self.max_lanes {
+        let open = open.count();
+        if open >= self.max_open {
+            let errno = rustix::io::Errno::MFILE.raw_os_error();
+            return Err(Error::System { call: "opening another lane", errno });
+        }
+        if open >= self.max_lanes {
             return Err(Error::Refused { errno: rustix::io::Errno::NOBUFS.raw_os_error() });
         }
         let on_death = match hello.flags {
@@ -203,7 +278,8 @@ impl Exports {
         let Some(lane) = &mut self.slots[slot] else { return };
         let Some(sender) = &lane.sender else { return };
         let raw = sender.as_fd().as_raw_fd();
-        if raw == lane.watched {
+        // A handover may open its new descriptor under the number of the old one.
+        if raw == lane.watched && !(lane.waits && lane.is_active) {
             return;
         }
         // Edge-triggered: a socket that hung up stays readable.
@@ -317,9 +393,7 @@ impl Exports {
                 // The peer cannot ask for the lane at present.
                 Some(_) if !reachable => lane.forget = Some(now + FORGET_AFTER),
                 Some(forget) if now >= forget => {
-                    self.known.remove(&(lane.peer, lane.id));
-                    self.slots[slot] = None;
-                    self.free.push(slot);
+                    self.forget(slot);
                     continue;
                 }
                 _ => {}

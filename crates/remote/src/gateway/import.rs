@@ -31,6 +31,8 @@ pub(super) struct Imports {
     mailboxes: Vec<Import>,
     lanes: HashMap<(usize, SenderId), ImportLane>,
     ready: Vec<SenderId>,
+    /// Lanes that are held because the link had no space.
+    blocked: Vec<(usize, SenderId)>,
     next_due: Option<Instant>,
 }
 
@@ -50,6 +52,8 @@ struct ImportLane {
     last_end: u64,
     due: Option<Instant>,
     interval: Duration,
+    /// The lane is in [`Imports::blocked`].
+    is_blocked: bool,
     /// The end that the sender was told.
     told: Option<LaneState>,
 }
@@ -92,6 +96,7 @@ impl Imports {
             mailboxes: config.imports.iter().map(bind).collect::<Result<_, _>>()?,
             lanes: HashMap::new(),
             ready: Vec::new(),
+            blocked: Vec::new(),
             next_due: None,
         })
     }
@@ -125,9 +130,10 @@ impl Imports {
         for lane in new {
             self.add(index, lane, carrier, detectors);
         }
+        let found: HashMap<SenderId, bool> =
+            lanes.iter().map(|lane| (lane.sender, lane.ended)).collect();
         let gone = |key: &(usize, SenderId), lane: &ImportLane| {
-            let found = lanes.iter().find(|found| found.sender == key.1);
-            found.is_none_or(|found| found.ended && lane.told.is_some())
+            found.get(&key.1).is_none_or(|ended| *ended && lane.told.is_some())
         };
         let of_import = self.lanes.iter().filter(|(key, _)| key.0 == index);
         let over: Vec<_> =
@@ -152,6 +158,9 @@ impl Imports {
         };
         // A lane that was handed over twice, or a sender that copies another one's number.
         if import.numbers.contains_key(&lane.lane) {
+            if lane.ended {
+                return import.relay.remove(lane.sender);
+            }
             import.relay.end(lane.sender, RemoteEnd::Refused { errno: EEXIST });
             import.relay.hold(lane.sender, true);
             return;
@@ -171,6 +180,7 @@ impl Imports {
             last_end: lane.acked,
             due: None,
             interval: REPEAT,
+            is_blocked: false,
             told: None,
         };
         self.lanes.insert(key, added);
@@ -207,6 +217,24 @@ impl Imports {
         sent
     }
 
+    /// Continues the lanes to a peer that had to wait for space in the link.
+    pub(super) fn on_space<L: Link>(
+        &mut self,
+        peer: HostId,
+        carrier: &mut Carrier<L>,
+        detectors: &[Detector],
+        now: Instant,
+    ) {
+        for key in std::mem::take(&mut self.blocked) {
+            if self.mailboxes[key.0].peer != peer || carrier.is_blocked(peer) {
+                self.blocked.push(key);
+            } else if let Some(lane) = self.lanes.get_mut(&key) {
+                lane.is_blocked = false;
+                self.pump_lane(key, carrier, detectors, now);
+            }
+        }
+    }
+
     fn pump_lane<L: Link>(
         &mut self,
         key: (usize, SenderId),
@@ -236,6 +264,9 @@ impl Imports {
         }
         let blocked = silent || carrier.is_blocked(peer) || lane.machine.window().is_none();
         import.relay.hold(key.1, blocked || drained || lane.told.is_some());
+        if carrier.is_blocked(peer) && !std::mem::replace(&mut lane.is_blocked, true) {
+            self.blocked.push(key);
+        }
         if let Some(bye) = lane.machine.take_bye() {
             carrier.send(peer, &bye, &[]);
         }
@@ -262,10 +293,10 @@ impl Imports {
     ) {
         let of_peer = |import: &Import| import.peer == from;
         let found = self.mailboxes.iter().enumerate().filter(|(_, import)| of_peer(import));
-        let key = found.filter_map(|(index, import)| {
+        let mut key = found.filter_map(|(index, import)| {
             import.numbers.get(&status.lane).map(|sender| (index, *sender))
         });
-        let Some(key) = key.last() else { return };
+        let Some(key) = key.next_back() else { return };
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         if lane.told.is_some() {
             let ends = frame::OWNER_DIED | frame::CLOSED | frame::REFUSED;
@@ -311,6 +342,8 @@ impl Imports {
         let (relay, sender) = (&mut import.relay, key.1);
         let mut moved = Ok(());
         if let Some(acked) = progress.acked {
+            read_up_to(relay, sender, acked);
+            lane.last_end = lane.last_end.max(acked);
             moved = relay.ack_to(sender, acked);
         }
         if progress.rewound && moved.is_ok() {
@@ -431,7 +464,7 @@ impl Imports {
 
     /// Tells the senders to a peer that it does not answer.
     pub(super) fn on_suspicion(&mut self, peer: HostId) {
-        for (key, _) in &self.lanes {
+        for key in self.lanes.keys() {
             let import = &mut self.mailboxes[key.0];
             if import.peer == peer {
                 import.relay.set_suspected(key.1, true);
@@ -537,6 +570,16 @@ fn fill(import: &mut Import, sender: SenderId, lane: &mut ImportLane, frame: &mu
     import.relay.mark_sent(sender, position);
     lane.machine.on_sent(position);
     true
+}
+
+/// Reads a lane up to `position`: an earlier gateway of this host has sent what lies before.
+fn read_up_to(relay: &mut Relay, sender: SenderId, position: u64) {
+    while relay.lane(sender).is_some_and(|lane| lane.read < position) {
+        let read = relay.read_ahead(sender, |record| record.end() <= position);
+        if read != Ok(READ_AT_ONCE) {
+            return;
+        }
+    }
 }
 
 const _: () = assert!(MAX_PAYLOAD >= 16);

@@ -1,4 +1,4 @@
-//! What a sender's chunks show about their lane, for a relay: [`LaneIdentity`].
+//! The identity of a lane in the headers of its chunks, for a relay: [`LaneIdentity`].
 //!
 //! The words lie in the header of each chunk (`docs/internals/layout.md`), and never change. A
 //! receiver reads them once, when it accepts the lane; they are untrusted values.

@@ -1,4 +1,4 @@
-//! How far a lane has come at its sender: positions, what is in doubt, and the relay's reports.
+//! The progress of a lane at its sender: positions, messages in doubt, and the relay's reports.
 //!
 //! The calls are methods of [`Sender`]; [`Unread`] separates the messages that a receiver may have
 //! processed from the others. Neighbours: [`super::sender`] contains the calls that send,
@@ -164,7 +164,7 @@ impl Sender {
     }
 }
 
-/// What a receiver may have processed, and how the remote end has ended.
+/// Messages in doubt, and the end of the remote owner.
 impl OutboundLane {
     /// Returns the position before which a message's record must begin so that a receiver may have
     /// processed the message.

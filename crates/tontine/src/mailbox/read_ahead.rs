@@ -97,7 +97,7 @@ impl AheadRecord<'_> {
     }
 }
 
-/// Where a reading call stopped.
+/// Result of a reading call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AheadStop {
     /// At a record.

@@ -87,7 +87,7 @@ pub struct RelayLane {
     /// The random identifier that the sender gave the lane, the same at each relay that receives
     /// the lane. A hostile sender may choose the identifier of another lane.
     pub lane: u128,
-    /// What the sender wants to happen when the remote owner ends.
+    /// The behaviour that the sender wants when the remote owner ends.
     pub on_death: OnDeath,
     /// The sender's process.
     pub peer: Peer,
@@ -316,7 +316,7 @@ impl Relay {
     /// to the furthest position that was read.
     ///
     /// # Errors
-    /// [`Error::InvalidPosition`] if it is no such position, [`Error::Forked`] in a forked child.
+    /// [`Error::InvalidPosition`] at any other position, [`Error::Forked`] in a forked child.
     pub fn seek(&mut self, sender: SenderId, position: u64) -> Result<()> {
         self.mailbox.check()?;
         self.on(sender, |ahead, lane| ahead.seek(lane, position)).unwrap_or(Ok(()))

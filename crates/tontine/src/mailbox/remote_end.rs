@@ -1,4 +1,4 @@
-//! How the remote end of a relayed lane ended: [`RemoteEnd`], and its form in the control page.
+//! The end of a relayed lane's remote owner: [`RemoteEnd`], and its form in the control page.
 //!
 //! A [`Relay`](super::Relay) latches it ([`Relay::end`](super::Relay::end)); the sender's calls
 //! return it as an error ([`super::accepted_lane`]).
@@ -8,8 +8,8 @@ use super::connection::refusal_of_this_user;
 use crate::error::{Error, Peer};
 use crate::lane::page::{REMOTE_CLOSED, REMOTE_DIED, REMOTE_REFUSED, UNREACHABLE};
 
-/// How the remote end of a relayed lane ended. The lane's sender gets the corresponding error, and
-/// the lane is not handed over.
+/// The end of a relayed lane's remote owner. The lane's sender gets the corresponding error, and the
+/// lane is not handed over.
 ///
 /// # Examples
 /// ```

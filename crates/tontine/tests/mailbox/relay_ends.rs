@@ -9,7 +9,7 @@ use crate::relay::{ReadRecord, lane, message, read, relay};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, RemoteEnd, Sender};
 
-/// What a forked relay reports before it is killed.
+/// The report of a forked relay that is about to be killed.
 struct Report {
     lane: u128,
     read: Vec<ReadRecord>,

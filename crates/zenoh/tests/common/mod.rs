@@ -16,7 +16,7 @@ use zenoh::{Session, Wait};
 /// Maximum wait for an event. Other tests may use all processors.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Returns an endpoint on loopback that nobody uses.
+/// Returns an endpoint on loopback that is free.
 pub(crate) fn free_port(protocol: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -234,7 +234,7 @@ impl Drop for Node {
     }
 }
 
-/// Returns the path of the example, which is beside the folder of the tests.
+/// Returns the path of the example, which is next to the folder of the tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     test.parent().and_then(|deps| deps.parent()).expect("a target folder").join("examples/node")

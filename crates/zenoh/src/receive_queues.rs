@@ -1,4 +1,4 @@
-//! Received frames and hints, from Zenoh's threads to the gateway: [`Inbox`].
+//! Received frames and hints, from Zenoh's threads to the gateway: [`ReceiveQueues`].
 //!
 //! Each peer has a queue of its own, bounded in memory, so that a peer that floods this host delays
 //! only its own frames. If the queue is full, the thread of Zenoh waits for a short time, which
@@ -20,16 +20,19 @@ pub(crate) const MAX_RECEIVED: usize = 4 << 20;
 const KEPT_COST: usize = 64 << 10;
 /// Frames up to this length are copied, so that they do not keep Zenoh's buffer.
 const MAX_COPIED: usize = 16 << 10;
-/// Memory in bytes of a frame beside its bytes.
+/// Memory in bytes of a frame in addition to its bytes.
 const OVERHEAD: usize = 128;
 /// Maximum wait of Zenoh's thread for space. It is shorter than the wait after which the peer's
 /// Zenoh closes the connection.
 const FULL_TIMEOUT: Duration = Duration::from_millis(100);
-/// Maximum number of buffers that are kept for reuse.
-const MAX_SPARE: usize = 64;
+/// Maximum number of buffers that are kept for reuse, and their maximum length: a short frame does
+/// not occupy a long buffer.
+const MAX_SPARE: (usize, usize) = (64, 1 << 10);
 /// Maximum number of tokens of one peer. Each instance of its gateway has one, and that of a killed
 /// instance may live for a lease.
 const MAX_TOKENS: usize = 16;
+/// Maximum length of the name of an instance, which is a number of 128 bits.
+const MAX_INSTANCE: usize = 32;
 
 /// A received frame.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ impl ReceivedFrame {
 
 /// An event for the gateway, with the number of its peer.
 #[derive(Debug)]
-pub(crate) enum InboxEvent {
+pub(crate) enum ReceiveEvent {
     Up,
     Down,
     Writable,
@@ -77,14 +80,14 @@ pub(crate) struct DropCounts {
 }
 
 /// Queues between Zenoh's threads and the gateway.
-pub(crate) struct Inbox {
-    state: Mutex<InboxState>,
+pub(crate) struct ReceiveQueues {
+    state: Mutex<QueuesState>,
     space: Condvar,
     event: OwnedFd,
 }
 
-struct InboxState {
-    peers: Vec<PeerInbox>,
+struct QueuesState {
+    peers: Vec<PeerQueue>,
     /// The peers that may have events, each once, in the order of their turns.
     ready: VecDeque<usize>,
     /// The descriptor is readable.
@@ -95,7 +98,7 @@ struct InboxState {
 }
 
 #[derive(Default)]
-struct PeerInbox {
+struct PeerQueue {
     frames: VecDeque<ReceivedFrame>,
     cost: usize,
     /// A frame was dropped after a wait, and there has been no space since then.
@@ -113,11 +116,11 @@ struct PeerInbox {
     is_ready: bool,
 }
 
-impl Inbox {
+impl ReceiveQueues {
     pub(crate) fn new(peers: usize) -> std::io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let peers = std::iter::repeat_with(PeerInbox::default).take(peers).collect();
-        let state = InboxState {
+        let peers = std::iter::repeat_with(PeerQueue::default).take(peers).collect();
+        let state = QueuesState {
             peers,
             ready: VecDeque::new(),
             signalled: false,
@@ -153,7 +156,8 @@ impl Inbox {
         let frame = if first.len() == bytes.len() && first.len() > MAX_COPIED {
             ReceivedFrame::Kept(bytes.clone())
         } else {
-            let mut copy = state.spare.pop().unwrap_or_default();
+            let is_short = bytes.len() <= MAX_SPARE.1;
+            let mut copy = if is_short { state.spare.pop() } else { None }.unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(first);
             slices.for_each(|slice| copy.extend_from_slice(slice));
@@ -171,10 +175,10 @@ impl Inbox {
             let woken = self.space.wait_timeout(state, wait);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let inbox = &mut state.peers[peer];
-        inbox.overflowing = false;
-        inbox.cost += cost;
-        inbox.frames.push_back(frame);
+        let queue = &mut state.peers[peer];
+        queue.overflowing = false;
+        queue.cost += cost;
+        queue.frames.push_back(frame);
         self.signal(&mut state, peer);
     }
 
@@ -187,13 +191,14 @@ impl Inbox {
     /// Notes the token of a gateway.
     pub(crate) fn add_token(&self, peer: usize, instance: &str) {
         let mut state = self.lock();
-        let inbox = &mut state.peers[peer];
-        let is_known = inbox.tokens.iter().any(|token| token == instance);
-        if !is_known && inbox.tokens.len() < MAX_TOKENS {
-            inbox.tokens.push(instance.to_owned());
-            inbox.is_up.store(true, Relaxed);
+        let queue = &mut state.peers[peer];
+        let is_known = queue.tokens.iter().any(|token| token == instance);
+        let fits = instance.len() <= MAX_INSTANCE && queue.tokens.len() < MAX_TOKENS;
+        if fits && !is_known {
+            queue.tokens.push(instance.to_owned());
+            queue.is_up.store(true, Relaxed);
             // Another instance is a new connection.
-            inbox.told_up = inbox.told_up && inbox.ended;
+            queue.told_up = queue.told_up && queue.ended;
             self.signal(&mut state, peer);
         }
     }
@@ -201,11 +206,11 @@ impl Inbox {
     /// Notes the end of a gateway's token.
     pub(crate) fn remove_token(&self, peer: usize, instance: &str) {
         let mut state = self.lock();
-        let inbox = &mut state.peers[peer];
-        inbox.tokens.retain(|token| token != instance);
-        if inbox.tokens.is_empty() {
-            inbox.is_up.store(false, Relaxed);
-            inbox.ended = true;
+        let queue = &mut state.peers[peer];
+        queue.tokens.retain(|token| token != instance);
+        if queue.tokens.is_empty() {
+            queue.is_up.store(false, Relaxed);
+            queue.ended = true;
             self.signal(&mut state, peer);
         }
     }
@@ -218,10 +223,11 @@ impl Inbox {
     }
 
     /// Returns the next event and its peer. `previous` is a frame whose buffer can be reused.
-    pub(crate) fn next(&self, previous: Option<ReceivedFrame>) -> Option<(usize, InboxEvent)> {
+    pub(crate) fn next(&self, previous: Option<ReceivedFrame>) -> Option<(usize, ReceiveEvent)> {
         let mut state = self.lock();
         if let Some(ReceivedFrame::Copied(buffer)) = previous
-            && state.spare.len() < MAX_SPARE
+            && state.spare.len() < MAX_SPARE.0
+            && buffer.capacity() <= MAX_SPARE.1
         {
             state.spare.push(buffer);
         }
@@ -231,7 +237,7 @@ impl Inbox {
                 continue;
             };
             state.ready.push_back(peer);
-            if let InboxEvent::Frame(_) = event {
+            if let ReceiveEvent::Frame(_) = event {
                 self.space.notify_all();
             }
             return Some((peer, event));
@@ -248,24 +254,24 @@ impl Inbox {
         self.space.notify_all();
     }
 
-    /// Returns `true` after [`Inbox::close`].
+    /// Returns `true` after [`ReceiveQueues::close`].
     pub(crate) fn is_closing(&self) -> bool {
         self.lock().closing
     }
 
-    /// Sleeps, at most until [`Inbox::close`].
+    /// Sleeps, at most until [`ReceiveQueues::close`].
     pub(crate) fn sleep(&self, duration: Duration) {
         let state = self.lock();
         let closing = self.space.wait_timeout_while(state, duration, |state| !state.closing);
         drop(closing.unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn lock(&self) -> MutexGuard<'_, InboxState> {
+    fn lock(&self) -> MutexGuard<'_, QueuesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a peer a turn, and makes the descriptor readable.
-    fn signal(&self, state: &mut InboxState, peer: usize) {
+    fn signal(&self, state: &mut QueuesState, peer: usize) {
         if !std::mem::replace(&mut state.peers[peer].is_ready, true) {
             state.ready.push_back(peer);
         }
@@ -275,23 +281,23 @@ impl Inbox {
     }
 }
 
-impl PeerInbox {
-    fn next(&mut self) -> Option<InboxEvent> {
+impl PeerQueue {
+    fn next(&mut self) -> Option<ReceiveEvent> {
         if self.told_up && self.ended {
             (self.told_up, self.ended) = (false, false);
-            return Some(InboxEvent::Down);
+            return Some(ReceiveEvent::Down);
         }
         self.ended = false;
         if !self.told_up && !self.tokens.is_empty() {
             self.told_up = true;
-            return Some(InboxEvent::Up);
+            return Some(ReceiveEvent::Up);
         }
         if std::mem::take(&mut self.writable) {
-            return Some(InboxEvent::Writable);
+            return Some(ReceiveEvent::Writable);
         }
         let frame = self.frames.pop_front()?;
         self.cost -= frame.cost();
-        Some(InboxEvent::Frame(frame))
+        Some(ReceiveEvent::Frame(frame))
     }
 }
 
@@ -303,8 +309,8 @@ mod tests {
         vec![7; length].into()
     }
 
-    fn names(inbox: &Inbox) -> Vec<String> {
-        let event = || inbox.next(None).map(|(peer, event)| (peer, format!("{event:?}")));
+    fn names(queues: &ReceiveQueues) -> Vec<String> {
+        let event = || queues.next(None).map(|(peer, event)| (peer, format!("{event:?}")));
         std::iter::from_fn(event)
             .map(|(peer, event)| format!("{peer} {}", &event[..2.min(event.len())]))
             .collect()
@@ -312,51 +318,51 @@ mod tests {
 
     #[test]
     fn full_queue_drops_after_one_wait_and_recovers() {
-        let inbox = Inbox::new(1).expect("eventfd");
+        let queues = ReceiveQueues::new(1).expect("eventfd");
         let fits = MAX_RECEIVED / KEPT_COST;
-        (0..fits).for_each(|_| inbox.receive(0, &frame(MAX_FRAME)));
-        assert_eq!(inbox.counts().overflowed, 0);
+        (0..fits).for_each(|_| queues.receive(0, &frame(MAX_FRAME)));
+        assert_eq!(queues.counts().overflowed, 0);
         let start = Instant::now();
-        (0..50).for_each(|_| inbox.receive(0, &frame(MAX_FRAME)));
-        assert_eq!(inbox.counts().overflowed, 50);
+        (0..50).for_each(|_| queues.receive(0, &frame(MAX_FRAME)));
+        assert_eq!(queues.counts().overflowed, 50);
         assert!((FULL_TIMEOUT..10 * FULL_TIMEOUT).contains(&start.elapsed()));
-        assert!(inbox.next(None).is_some());
-        inbox.receive(0, &frame(MAX_FRAME));
-        assert_eq!(inbox.counts().overflowed, 50);
-        assert_eq!(names(&inbox).len(), fits);
+        assert!(queues.next(None).is_some());
+        queues.receive(0, &frame(MAX_FRAME));
+        assert_eq!(queues.counts().overflowed, 50);
+        assert_eq!(names(&queues).len(), fits);
     }
 
     #[test]
     fn small_frames_are_bounded_in_memory_too() {
-        let inbox = Inbox::new(1).expect("eventfd");
+        let queues = ReceiveQueues::new(1).expect("eventfd");
         let count = MAX_RECEIVED / OVERHEAD;
-        (0..count).for_each(|_| inbox.receive(0, &frame(72)));
-        let kept = names(&inbox).len();
+        (0..count).for_each(|_| queues.receive(0, &frame(72)));
+        let kept = names(&queues).len();
         assert!((count / 3..count * 2 / 3).contains(&kept), "{kept}");
-        assert_eq!(inbox.counts().overflowed as usize, count - kept);
+        assert_eq!(queues.counts().overflowed as usize, count - kept);
     }
 
     #[test]
     fn flooding_peer_leaves_space_to_others() {
-        let inbox = Inbox::new(2).expect("eventfd");
-        (0..100).for_each(|_| inbox.receive(0, &frame(MAX_FRAME)));
-        inbox.receive(1, &frame(1));
-        let order = names(&inbox);
+        let queues = ReceiveQueues::new(2).expect("eventfd");
+        (0..100).for_each(|_| queues.receive(0, &frame(MAX_FRAME)));
+        queues.receive(1, &frame(1));
+        let order = names(&queues);
         assert_eq!(order[..3], ["0 Fr", "1 Fr", "0 Fr"]);
     }
 
     #[test]
     fn hints_follow_tokens_and_coalesce() {
-        let inbox = Inbox::new(1).expect("eventfd");
-        let presence = inbox.presence(0);
+        let queues = ReceiveQueues::new(1).expect("eventfd");
+        let presence = queues.presence(0);
         let after = |changes: &str| {
             for change in changes.split(' ') {
                 match change.split_at(1) {
-                    ("+", instance) => inbox.add_token(0, instance),
-                    (_, instance) => inbox.remove_token(0, instance),
+                    ("+", instance) => queues.add_token(0, instance),
+                    (_, instance) => queues.remove_token(0, instance),
                 }
             }
-            names(&inbox)
+            names(&queues)
         };
         assert_eq!(after("+a"), ["0 Up"]);
         assert_eq!(after("+b -a"), ["0 Up"], "another instance");
@@ -365,30 +371,31 @@ mod tests {
         assert_eq!(after("-b +c -c"), ["0 Do"]);
         assert!(!presence.load(Relaxed));
         assert_eq!(after("+d -d"), [""; 0], "the gateway did not know of it");
+        assert_eq!(after(&format!("+{}", "e".repeat(33))), [""; 0], "not an instance");
     }
 
     #[test]
     fn descriptor_is_readable_until_events_are_taken() {
-        let inbox = Inbox::new(1).expect("eventfd");
+        let queues = ReceiveQueues::new(1).expect("eventfd");
         let readable = || {
-            let mut fd = [rustix::event::PollFd::new(&inbox.event, rustix::event::PollFlags::IN)];
+            let mut fd = [rustix::event::PollFd::new(&queues.event, rustix::event::PollFlags::IN)];
             let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             rustix::event::poll(&mut fd, Some(&zero)).expect("poll") == 1
         };
         assert!(!readable());
-        inbox.receive(0, &frame(1));
-        inbox.set_writable(0);
-        assert!(readable() && inbox.next(None).is_some() && readable());
-        assert_eq!(names(&inbox), ["0 Fr"]);
+        queues.receive(0, &frame(1));
+        queues.set_writable(0);
+        assert!(readable() && queues.next(None).is_some() && readable());
+        assert_eq!(names(&queues), ["0 Fr"]);
         assert!(!readable());
     }
 
     #[test]
     fn oversized_frame_is_dropped_and_counted() {
-        let inbox = Inbox::new(1).expect("eventfd");
-        inbox.receive(0, &frame(MAX_FRAME + 1));
-        inbox.count_stranger();
+        let queues = ReceiveQueues::new(1).expect("eventfd");
+        queues.receive(0, &frame(MAX_FRAME + 1));
+        queues.count_stranger();
         let expected = DropCounts { strangers: 1, oversized: 1, overflowed: 0 };
-        assert_eq!((inbox.counts(), names(&inbox).len()), (expected, 0));
+        assert_eq!((queues.counts(), names(&queues).len()), (expected, 0));
     }
 }

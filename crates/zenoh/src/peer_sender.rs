@@ -1,4 +1,4 @@
-//! The queue of frames to one peer, and the thread that gives them to Zenoh: [`Outbox`].
+//! The queue of frames to one peer, and the thread that gives them to Zenoh: [`PeerSender`].
 //!
 //! Zenoh's `put` waits if the connection takes no bytes, and then drops the frame without an error.
 //! Hence the queue, which the gateway fills without waiting.
@@ -14,13 +14,13 @@ use tontine_remote::link::Queued;
 use zenoh::Wait;
 use zenoh::pubsub::Publisher;
 
-use crate::inbox::Inbox;
+use crate::receive_queues::ReceiveQueues;
 
 /// Maximum memory in bytes of the frames in a queue.
 pub(crate) const MAX_QUEUED: usize = 1 << 20;
 /// Frames up to this length are copied, so that the queue does not hold mostly empty buffers.
 const MAX_COPIED: usize = 16 << 10;
-/// Memory in bytes of a frame beside its bytes.
+/// Memory in bytes of a frame in addition to its bytes.
 const OVERHEAD: usize = 128;
 /// Maximum number of buffers that are kept for reuse.
 const MAX_SPARE: usize = 20;
@@ -29,7 +29,7 @@ const MAX_SPARE: usize = 20;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The queue of frames to one peer.
-pub(crate) struct Outbox {
+pub(crate) struct PeerSender {
     queue: Arc<SendQueue>,
     thread: Option<JoinHandle<()>>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct SendQueue {
     spare: Arc<SpareBuffers>,
     /// Set once the session is open.
     publisher: OnceLock<Publisher<'static>>,
-    /// See [`Inbox::presence`].
+    /// See [`ReceiveQueues::presence`].
     is_up: Arc<AtomicBool>,
     /// Frames that were dropped because the peer had no gateway, or Zenoh refused them.
     discarded: AtomicU64,
@@ -64,16 +64,16 @@ struct LentBuffer {
     spare: Arc<SpareBuffers>,
 }
 
-impl Outbox {
-    /// Starts the thread. `peer` is the number under which `inbox` learns that there is space.
-    pub(crate) fn start(peer: usize, inbox: Arc<Inbox>) -> std::io::Result<Self> {
-        let queue = Arc::new(SendQueue::new(inbox.presence(peer)));
+impl PeerSender {
+    /// Starts the thread. `peer` is the number under which `received` learns that there is space.
+    pub(crate) fn start(peer: usize, received: Arc<ReceiveQueues>) -> std::io::Result<Self> {
+        let queue = Arc::new(SendQueue::new(received.presence(peer)));
         let thread = std::thread::Builder::new().name(format!("to-peer-{peer}")).spawn({
             let queue = queue.clone();
             move || {
                 while let Some((frame, is_space)) = queue.next() {
                     if is_space {
-                        inbox.set_writable(peer);
+                        received.set_writable(peer);
                     }
                     queue.put(frame);
                 }
@@ -156,7 +156,7 @@ impl SendQueue {
         Queued::Yes
     }
 
-    /// Waits for the next frame. Also returns `true` if the gateway must be told that there is space.
+    /// Waits for the next frame. Also returns `true` if the gateway must learn that there is space.
     fn next(&self) -> Option<(Vec<u8>, bool)> {
         let mut state = self.lock();
         loop {

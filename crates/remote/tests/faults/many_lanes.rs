@@ -1,0 +1,112 @@
+//! Gateways, as processes on TCP, with 1,000 lanes, and with owners that do not receive.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tontine_remote::status::LaneDirection;
+
+use crate::hosts::gateways::{Host, TcpGateways};
+use crate::hosts::program::{OwnerTask, Program, Role, SenderTask, empty_log};
+use crate::hosts::{resources, until};
+
+const LANES: usize = 1000;
+/// Maximum resident memory of a gateway with 1,000 lanes.
+const MAX_MEMORY: u64 = 64 << 20;
+
+/// Starts a process with this number of senders, which have sent `count` messages each.
+fn start_senders(folder: &Path, senders: usize, count: u64) -> Program {
+    let role = Role::Senders(folder.join("B-jobs"), senders as u64, count);
+    let senders = Program::start(&role);
+    senders.wait_for("acked");
+    senders
+}
+
+fn idle_lanes(measure: Duration) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = empty_log(folder.path());
+    let gateways = TcpGateways::start(folder.path());
+    let owner = OwnerTask::new(&folder.path().join("jobs"), &log);
+    let owner = Program::start(&Role::Owner(owner));
+    owner.wait_for("ready");
+    let began = Instant::now();
+    let senders = start_senders(folder.path(), LANES, 10);
+    println!("{LANES} lanes, 10 messages each, after {:?}", began.elapsed());
+    for host in [Host::A, Host::B] {
+        let lanes = gateways.status(host).lanes;
+        let direction = if host == Host::A { LaneDirection::Import } else { LaneDirection::Export };
+        assert_eq!(lanes.iter().filter(|lane| lane.direction == direction).count(), LANES);
+        let (all, private) = resources::memory(gateways.pid(host));
+        let descriptors = resources::descriptors(gateways.pid(host));
+        println!(
+            "{host:?}: {} KiB resident, {} KiB of it private, {descriptors} descriptors",
+            all >> 10,
+            private >> 10
+        );
+        assert!(all <= MAX_MEMORY, "{host:?}: {all} bytes");
+    }
+    // Idle lanes return their memory first.
+    thread::sleep(Duration::from_secs(1));
+    let time = || [Host::A, Host::B].map(|host| resources::processor_time(gateways.pid(host)));
+    let (began, before) = (Instant::now(), time());
+    thread::sleep(measure);
+    let (after, elapsed) = (time(), began.elapsed());
+    for (at, host) in [Host::A, Host::B].into_iter().enumerate() {
+        let used = after[at] - before[at];
+        let share = used.as_secs_f64() / elapsed.as_secs_f64();
+        println!(
+            "{host:?}: idle: {used:?} of processor time in {elapsed:?}: {:.2} %",
+            share * 100.0
+        );
+        assert!(share <= 0.02, "{host:?} uses {share} of a processor while idle");
+    }
+    drop(senders);
+    until("the lanes are forgotten", || {
+        gateways.status(Host::A).lanes.is_empty() && gateways.status(Host::B).lanes.is_empty()
+    });
+    let left = resources::descriptors(gateways.pid(Host::A));
+    assert!(left < 40, "{left} descriptors");
+    owner.finish();
+}
+
+#[test]
+fn thousand_idle_lanes_take_little_memory_and_time() {
+    alone!();
+    idle_lanes(Duration::from_secs(2));
+}
+
+#[test]
+#[ignore = "takes 15 s"]
+fn thousand_idle_lanes_take_little_time_over_ten_seconds() {
+    alone!();
+    idle_lanes(Duration::from_secs(10));
+}
+
+#[test]
+fn memory_of_gateways_is_bounded_while_owner_is_idle() {
+    alone!();
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = empty_log(folder.path());
+    let gateways = TcpGateways::start(folder.path());
+    let owner = OwnerTask::new(&folder.path().join("jobs"), &log);
+    let mut owner = Program::start(&Role::Owner(OwnerTask { limit: 1, ..owner }));
+    owner.wait_for("ready");
+    let start = |id| {
+        let task = SenderTask::new(&folder.path().join("B-jobs"), id, u64::MAX);
+        Program::start(&Role::Sender(SenderTask { length: 4000, waits: false, ..task }))
+    };
+    let mut senders: Vec<Program> = (0..3).map(start).collect();
+    thread::sleep(Duration::from_secs(3));
+    for host in [Host::A, Host::B] {
+        let (all, private) = resources::memory(gateways.pid(host));
+        println!("{host:?}: {} KiB resident, {} KiB private", all >> 10, private >> 10);
+        assert!(private < 48 << 20, "{host:?}: {private} bytes");
+    }
+    senders.iter_mut().for_each(Program::ask_to_end);
+    for sender in &senders {
+        let sent = sender.report().sent * 4008;
+        println!("{sent} bytes in a lane of 64 MiB");
+        assert!(sent < 65 << 20);
+    }
+    owner.kill();
+}

@@ -1,0 +1,244 @@
+//! Gateways of two hosts: on threads, with a carrier in memory ([`MemoryGateways`]), or as
+//! processes, with TCP ([`TcpGateways`]).
+//!
+//! Host A imports the mailbox `jobs` of host B: programs send to `B-jobs`, the owner binds `jobs`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tontine_remote::config::{Config, ExportConfig, ImportConfig, PeerConfig};
+use tontine_remote::gateway::Gateway;
+use tontine_remote::link::{HostId, Link};
+use tontine_remote::memory::{Faults, MemoryLink, Switch};
+use tontine_remote::service;
+use tontine_remote::status::{GatewayStatus, PeerState};
+use tontine_remote::tcp::{TcpLink, TcpOptions};
+
+use super::program::{Program, Role};
+use super::until;
+
+/// A gateway on a thread.
+pub struct GatewayThread {
+    stop: Arc<AtomicBool>,
+    paused: Arc<AtomicBool>,
+    is_paused: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl GatewayThread {
+    pub fn start<L: Link + Send + 'static>(config: &Config, link: L) -> Self {
+        let flag = || Arc::new(AtomicBool::new(false));
+        let (stop, paused, is_paused) = (flag(), flag(), flag());
+        let (stops, pauses, pausing) = (stop.clone(), paused.clone(), is_paused.clone());
+        let mut gateway = Gateway::new(config, link).expect("a gateway");
+        let thread = thread::spawn(move || {
+            while !stops.load(Ordering::Relaxed) {
+                gateway.turn(Some(Duration::from_millis(50))).expect("a turn");
+                while pauses.load(Ordering::SeqCst) && !stops.load(Ordering::Relaxed) {
+                    pausing.store(true, Ordering::SeqCst);
+                    thread::sleep(Duration::from_millis(1));
+                }
+                pausing.store(false, Ordering::SeqCst);
+            }
+        });
+        Self { stop, paused, is_paused, thread: Some(thread) }
+    }
+
+    /// Stops the gateway between two turns, or lets it continue.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::SeqCst);
+        until("the gateway pauses or continues", || {
+            self.is_paused.load(Ordering::SeqCst) == paused
+        });
+    }
+}
+
+impl Drop for GatewayThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !thread::panicking() {
+            ended.expect("started").expect("no panic");
+        }
+    }
+}
+
+/// Returns the configurations of both hosts.
+pub fn configs(folder: &Path, unreachable_after: Option<Duration>) -> (Config, Config) {
+    let peer = |name: &str, after| PeerConfig {
+        name: name.into(),
+        connect: None,
+        unreachable_after: after,
+    };
+    let mut a = Config::new("A");
+    a.peers.push(peer("B", unreachable_after));
+    a.imports.push(ImportConfig {
+        host: HostId(0),
+        name: "jobs".into(),
+        address: folder.join("B-jobs").into(),
+    });
+    let mut b = Config::new("B");
+    b.peers.push(peer("A", None));
+    b.exports.push(ExportConfig { name: "jobs".into(), address: folder.join("jobs").into() });
+    (a, b)
+}
+
+/// Two gateways on threads, connected in memory.
+pub struct MemoryGateways {
+    pub switch: Switch,
+    pub a: GatewayThread,
+    pub b: GatewayThread,
+}
+
+impl MemoryGateways {
+    pub fn start(folder: &Path, faults: Faults) -> Self {
+        Self::with_timeout(folder, faults, None)
+    }
+
+    pub fn with_timeout(folder: &Path, faults: Faults, unreachable: Option<Duration>) -> Self {
+        let (a, b) = configs(folder, unreachable);
+        let (link_a, link_b, switch) = MemoryLink::pair(faults).expect("descriptors");
+        let (a, b) = (GatewayThread::start(&a, link_a), GatewayThread::start(&b, link_b));
+        Self { switch, a, b }
+    }
+}
+
+/// The two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    A,
+    B,
+}
+
+/// Two gateways in processes, connected over TCP.
+pub struct TcpGateways {
+    folder: PathBuf,
+    pub address: SocketAddr,
+    a: Option<Program>,
+    b: Option<Program>,
+}
+
+/// Returns an address on loopback that no other process of this test uses.
+pub fn own_address(port: u16) -> SocketAddr {
+    let pid = std::process::id();
+    ([127, 1 + (pid >> 16) as u8, (pid >> 8) as u8, pid as u8], port).into()
+}
+
+impl TcpGateways {
+    /// Starts both gateways. A dials B.
+    pub fn start(folder: &Path) -> Self {
+        Self::start_with(folder, "", "")
+    }
+
+    /// Starts both gateways with additional lines at the beginning of A's configuration, and in its
+    /// table of the peer B.
+    pub fn start_with(folder: &Path, lines: &str, peer: &str) -> Self {
+        let address = own_address(7447);
+        let gateways = Self { folder: folder.to_owned(), address, a: None, b: None };
+        let dir = folder.display();
+        let a = format!(
+            "name = \"A\"\nstatus = \"{dir}/a.status\"\n{lines}\n[peers.B]\nconnect = \
+             \"{address}\"\n{peer}\n[imports]\n\"B/jobs\" = \"{dir}/B-jobs\"\n"
+        );
+        let b = format!(
+            "name = \"B\"\nstatus = \"{dir}/b.status\"\nlisten = \"{address}\"\n{lines}\n\
+             [peers.A]\n[exports]\njobs = \"{dir}/jobs\"\n"
+        );
+        gateways.configure(Host::A, &a);
+        gateways.configure(Host::B, &b);
+        let mut gateways = gateways;
+        gateways.restart(Host::B);
+        gateways.restart(Host::A);
+        gateways
+    }
+
+    fn file(&self, host: Host, kind: &str) -> PathBuf {
+        let name = if host == Host::A { "a" } else { "b" };
+        self.folder.join(format!("{name}.{kind}"))
+    }
+
+    /// Writes the configuration of a host, for the next start of its gateway.
+    pub fn configure(&self, host: Host, config: &str) {
+        fs::write(self.file(host, "toml"), config).expect("written");
+    }
+
+    fn program(&mut self, host: Host) -> &mut Option<Program> {
+        if host == Host::A { &mut self.a } else { &mut self.b }
+    }
+
+    pub fn pid(&self, host: Host) -> u32 {
+        let program = if host == Host::A { &self.a } else { &self.b };
+        program.as_ref().expect("runs").pid()
+    }
+
+    /// Kills the gateway of a host.
+    pub fn kill(&mut self, host: Host) {
+        self.program(host).as_mut().expect("runs").kill();
+        *self.program(host) = None;
+    }
+
+    /// Starts the gateway of a host, and waits until it answers.
+    pub fn restart(&mut self, host: Host) {
+        self.restart_with(host, None);
+    }
+
+    /// Starts the gateway of a host with a limit of descriptors.
+    pub fn restart_with(&mut self, host: Host, descriptors: Option<u64>) {
+        let role = Role::Gateway(self.file(host, "toml"), descriptors);
+        let log = self.file(host, "log");
+        *self.program(host) = Some(Program::start_with_log(&role, Some(&log)));
+        let status = self.file(host, "status");
+        until("the gateway answers", || service::read_status(&status).is_ok());
+    }
+
+    pub fn signal(&self, host: Host, signal: Signal) {
+        let program = if host == Host::A { &self.a } else { &self.b };
+        program.as_ref().expect("runs").signal(signal);
+    }
+
+    pub fn status(&self, host: Host) -> GatewayStatus {
+        service::read_status(&self.file(host, "status")).expect("the gateway answers")
+    }
+
+    pub fn log(&self, host: Host) -> String {
+        fs::read_to_string(self.file(host, "log")).unwrap_or_default()
+    }
+
+    pub fn wait_until_connected(&self) {
+        until("the gateways are connected", || {
+            [Host::A, Host::B].iter().all(|host| {
+                let status = self.status(*host);
+                status.peers.iter().all(|peer| peer.state == PeerState::Connected)
+            })
+        });
+    }
+}
+
+/// Runs a gateway on TCP in this process.
+pub fn run_process(config: &Path, descriptors: Option<u64>) {
+    if let Some(most) = descriptors {
+        let limit = rustix::process::Rlimit { current: Some(most), maximum: Some(most) };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).expect("lowered");
+    }
+    service::log_to_stderr(Some("info")).expect("a level");
+    let config = Config::read(config).expect("a configuration");
+    let peer = |peer: &PeerConfig| {
+        let address = peer.connect.as_ref().map(|address| address.resolve().expect("a number"));
+        (peer.name.clone(), address)
+    };
+    let options = TcpOptions {
+        name: config.name.clone(),
+        realm: config.realm.clone(),
+        peers: config.peers.iter().map(peer).collect(),
+        listen: config.listen.clone(),
+        plaintext: false,
+    };
+    let link = TcpLink::new(&options).expect("listens");
+    service::run(&config, link).expect("runs");
+}

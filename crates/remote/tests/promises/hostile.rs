@@ -1,0 +1,357 @@
+//! Hosts that break the protocol (P5): connections that carry no frames, random frames, and
+//! statuses that lie. Lanes to and from other hosts are not harmed.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tontine_remote::frame::{FrameKind, HEADER, Header};
+
+use crate::hosts::gateways::{Host, TcpGateways, own_address};
+use crate::hosts::program::{OwnerTask, Program, Role, SenderTask, empty_log, read_log};
+use crate::hosts::{AMPLE, SeededNumbers, resources, until};
+
+/// Port of the hostile host C, which A dials.
+const PORT_OF_C: u16 = 7448;
+
+/// Two honest hosts, both of which have a hostile peer C.
+fn start(folder: &Path) -> TcpGateways {
+    let mut gateways = TcpGateways::start(folder);
+    let (address, dir) = (gateways.address, folder.display());
+    let c = own_address(PORT_OF_C);
+    gateways.kill(Host::A);
+    gateways.kill(Host::B);
+    let a = format!(
+        "name = \"A\"\nstatus = \"{dir}/a.status\"\n[peers.B]\nconnect = \"{address}\"\n[peers.C]\n\
+         connect = \"{c}\"\n[imports]\n\"B/jobs\" = \"{dir}/B-jobs\"\n\"C/jobs\" = \"{dir}/C-jobs\"\n"
+    );
+    let b = format!(
+        "name = \"B\"\nstatus = \"{dir}/b.status\"\nlisten = \"{address}\"\n[peers.A]\n[peers.C]\n\
+         [exports]\njobs = \"{dir}/jobs\"\n"
+    );
+    gateways.configure(Host::A, &a);
+    gateways.configure(Host::B, &b);
+    gateways.restart(Host::B);
+    gateways.restart(Host::A);
+    gateways
+}
+
+/// An honest lane from A to B, which carries messages while `attack` runs.
+fn attack(attack: impl FnOnce(&TcpGateways, &Path)) {
+    let folder: TempDir = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let log = empty_log(folder);
+    let gateways = start(folder);
+    let owner = Program::start(&Role::Owner(OwnerTask::new(&folder.join("jobs"), &log)));
+    owner.wait_for("ready");
+    let task = SenderTask::new(&folder.join("B-jobs"), 1, u64::MAX);
+    let mut sender = Program::start(&Role::Sender(SenderTask { pause_us: 200, ..task }));
+    until("a message arrives", || !read_log(&log, 1).is_empty());
+    let before = [Host::A, Host::B].map(|host| resources::descriptors(gateways.pid(host)));
+    attack(&gateways, folder);
+    sender.ask_to_end();
+    let report = sender.report();
+    assert_eq!((&report.error, report.acked), (&None, report.sent), "{}", report.summary());
+    assert_eq!(read_log(&log, 1), Vec::from_iter(0..report.sent));
+    drop(sender);
+    // A keeps the lanes of senders that have ended until C answers.
+    let kept = 3 * gateways.status(Host::A).lanes.len();
+    for (host, before) in [Host::A, Host::B].into_iter().zip(before) {
+        let pid = gateways.pid(host);
+        until("no descriptor is left", || resources::descriptors(pid) <= before + 1 + kept);
+        let (_, private) = resources::memory(pid);
+        println!("{host:?}: {} KiB of private memory", private >> 10);
+        assert!(private < 64 << 20);
+    }
+    owner.finish();
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("listens");
+    stream.set_read_timeout(Some(Duration::from_secs(1))).expect("a timeout");
+    stream
+}
+
+/// Returns `true` if the other end closes the connection in time.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let deadline = Instant::now() + AMPLE;
+    let mut bytes = [0; 4096];
+    while Instant::now() < deadline {
+        match stream.read(&mut bytes) {
+            Ok(0) => return true,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+fn random_bytes(random: &mut SeededNumbers, length: usize) -> Vec<u8> {
+    (0..length).map(|_| random.below(256) as u8).collect()
+}
+
+/// Returns a frame with a valid checksum and random contents.
+fn random_frame(random: &mut SeededNumbers, lanes: &[u128]) -> Vec<u8> {
+    use FrameKind::{Bye, Data, Hello, Ping, Pong, Status};
+    let kinds = [Hello, Data, Status, Ping, Pong, Bye];
+    let kind = kinds[random.below(6) as usize];
+    let own = u128::from(random.below(4)) + 1;
+    let lane = lanes.get(random.below(8) as usize).copied().unwrap_or(own);
+    let mut header = Header::new(kind, lane, random.below(4) as u32);
+    let small = |random: &mut SeededNumbers| match random.below(4) {
+        0 => u64::MAX - random.below(64),
+        1 => random.below(u64::MAX),
+        _ => random.below(512) * 8,
+    };
+    header.flags = match kind {
+        Hello => random.below(4) as u16,
+        Status => (random.below(64) as u16 & 0b11_1100) | (random.below(2) as u16) << 7,
+        Bye => (random.below(2) as u16) << 6,
+        _ => 0,
+    };
+    header.owner = u128::from(random.below(3));
+    (header.a, header.b, header.c) = (small(random), small(random), small(random));
+    let payload = match kind {
+        Hello if random.below(4) > 0 => b"jobs".to_vec(),
+        Data if random.below(2) > 0 => {
+            let mut record = (random.below(40)).to_le_bytes().to_vec();
+            record.extend(random_bytes(random, 40));
+            record
+        }
+        _ => {
+            let length = random.below(200) as usize;
+            random_bytes(random, length)
+        }
+    };
+    let mut frame = Vec::new();
+    header.write(&payload, &mut frame);
+    frame
+}
+
+#[test]
+fn connection_without_valid_first_line_is_closed() {
+    alone!();
+    attack(|gateways, _| {
+        let mut random = SeededNumbers(77);
+        let noise = random_bytes(&mut random, 5000);
+        let lines: [&[u8]; 7] = [
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"tontine/2 default A B\n",
+            b"tontine/1 other A B\n",
+            b"tontine/1 default D B\n",
+            b"tontine/1 default A C\n",
+            b"\n",
+            &noise,
+        ];
+        for line in lines {
+            let mut stream = connect(gateways.address);
+            stream.write_all(line).expect("written");
+            assert!(is_closed(&mut stream), "{:?}", line.escape_ascii().to_string());
+        }
+        let log = gateways.log(Host::B);
+        assert!(log.contains("tontine/2 default A B") && log.contains("other A B"), "{log}");
+    });
+}
+
+#[test]
+fn silent_connections_are_closed_and_do_not_pile_up() {
+    alone!();
+    attack(|gateways, _| {
+        let silent: Vec<TcpStream> = (0..100).map(|_| connect(gateways.address)).collect();
+        thread::sleep(Duration::from_millis(200));
+        let held = resources::descriptors(gateways.pid(Host::B));
+        assert!(held < 100, "{held} descriptors");
+        // Half a frame, then nothing, from a peer that connects again and again.
+        let mut halves = Vec::new();
+        for _ in 0..40 {
+            let mut stream = connect(gateways.address);
+            stream.write_all(b"tontine/1 default C B\n").expect("written");
+            let mut frame = Vec::new();
+            Header::new(FrameKind::Ping, 1, 0).write(&[1; 500], &mut frame);
+            stream.write_all(&frame[..100]).expect("written");
+            halves.push(stream);
+            thread::sleep(Duration::from_millis(5));
+        }
+        let (last, earlier) = halves.split_last_mut().expect("several");
+        assert!(earlier.iter_mut().all(is_closed));
+        last.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+        drop(silent);
+    });
+}
+
+#[test]
+fn random_frames_do_not_harm_lanes_of_other_hosts() {
+    alone!();
+    attack(|gateways, _| {
+        let lanes: Vec<u128> = gateways
+            .status(Host::B)
+            .lanes
+            .iter()
+            .map(|lane| u128::from_str_radix(&lane.lane, 16).expect("digits"))
+            .collect();
+        let mut random = SeededNumbers(4242);
+        for _ in 0..20 {
+            let mut stream = connect(gateways.address);
+            stream.write_all(b"tontine/1 default C B\n").expect("written");
+            let mut reader = stream.try_clone().expect("a descriptor");
+            let reads =
+                thread::spawn(move || while reader.read(&mut [0; 65536]).is_ok_and(|n| n > 0) {});
+            for _ in 0..400 {
+                if stream.write_all(&random_frame(&mut random, &lanes)).is_err() {
+                    break;
+                }
+            }
+            // Bytes that are no frame end the connection.
+            let _ = stream.write_all(&random_bytes(&mut random, HEADER));
+            drop(stream);
+            reads.join().expect("no panic");
+        }
+    });
+}
+
+/// The way in which the hostile receiving host answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    /// Acknowledges more than was sent.
+    Acknowledge,
+    /// Acknowledges the middle of a record.
+    Middle,
+    /// Acknowledges more than it accepts.
+    Reverse,
+    /// Grants nothing.
+    Starve,
+    /// Asks for everything again and again.
+    Repeat,
+    /// Sends statuses for random lanes, and random frames.
+    Random,
+    /// None, but the host reboots when something has arrived.
+    Reboot,
+}
+
+/// Runs the hostile host C, which answers pings properly.
+fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) {
+    let mut random = SeededNumbers(99);
+    listener.set_nonblocking(true).expect("set");
+    while !stop.load(Ordering::Relaxed) {
+        let Ok((mut stream, _)) = listener.accept() else {
+            thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        stream.set_nonblocking(false).expect("set");
+        stream.set_read_timeout(Some(Duration::from_millis(100))).expect("set");
+        let _ = stream.write_all(b"tontine/1 default C A\n");
+        let mut bytes = Vec::new();
+        let (mut greeted, mut rebooted) = (false, false);
+        while !stop.load(Ordering::Relaxed) {
+            let mut part = [0; 65536];
+            match stream.read(&mut part) {
+                Ok(0) => break,
+                Ok(length) => bytes.extend_from_slice(&part[..length]),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+                Err(_) => break,
+            }
+            if !greeted {
+                let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { continue };
+                bytes.drain(..=end);
+                greeted = true;
+            }
+            while bytes.len() >= HEADER {
+                let length = u32::from_le_bytes(*bytes[64..].first_chunk().expect("inside"));
+                let total = HEADER + length as usize;
+                if bytes.len() < total {
+                    break;
+                }
+                let frame: Vec<u8> = bytes.drain(..total).collect();
+                let (header, _) = Header::read(&frame).expect("A is honest");
+                for answer in answers(&header, lie, &mut random, &mut rebooted) {
+                    let _ = stream.write_all(&answer);
+                }
+            }
+        }
+    }
+}
+
+fn answers(
+    header: &Header,
+    lie: Lie,
+    random: &mut SeededNumbers,
+    rebooted: &mut bool,
+) -> Vec<Vec<u8>> {
+    *rebooted |= lie == Lie::Reboot && header.kind == FrameKind::Data;
+    let mut frame = Vec::new();
+    if header.kind == FrameKind::Ping {
+        let boot = if *rebooted { 9 } else { 8 };
+        let pong = Header { kind: FrameKind::Pong, lane: boot, owner: boot, ..*header };
+        pong.write(&[], &mut frame);
+        return vec![frame];
+    }
+    let mut status = Header::new(FrameKind::Status, header.lane, header.attempt);
+    let at = if header.kind == FrameKind::Hello { header.a } else { header.a.wrapping_add(64) };
+    status.owner = 5;
+    (status.a, status.b, status.c) = match lie {
+        Lie::Acknowledge => (at + (1 << 20), at + (1 << 20), at + (2 << 20)),
+        Lie::Middle => (at, at.saturating_sub(8), at + (1 << 20)),
+        Lie::Reverse => (at, at + 8, at + (1 << 20)),
+        Lie::Starve => (0, 0, 0),
+        Lie::Reboot => (0, 0, 1 << 20),
+        Lie::Repeat => {
+            status.flags = tontine_remote::frame::REPEAT;
+            (0, 0, 1 << 20)
+        }
+        Lie::Random => {
+            let lanes = [header.lane];
+            return (0..3).map(|_| random_frame(random, &lanes)).collect();
+        }
+    };
+    status.write(&[], &mut frame);
+    vec![frame]
+}
+
+/// The host's reboot proves that each of its processes has ended.
+const LIES: [Lie; 7] = [
+    Lie::Acknowledge,
+    Lie::Middle,
+    Lie::Reverse,
+    Lie::Starve,
+    Lie::Repeat,
+    Lie::Random,
+    Lie::Reboot,
+];
+
+#[test]
+fn lying_statuses_harm_lanes_to_that_host_alone() {
+    alone!();
+    attack(|gateways, folder| {
+        for lie in LIES {
+            let listener = TcpListener::bind(own_address(PORT_OF_C)).expect("listens");
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| run_host_c(&listener, lie, &stop));
+                let task = SenderTask::new(&folder.join("C-jobs"), 3, 100_000);
+                let task = SenderTask { length: 56, waits: false, lingers: true, ..task };
+                let mut victim = Program::start(&Role::Sender(task));
+                victim.wait_for("ready");
+                thread::sleep(Duration::from_millis(1500));
+                victim.ask_to_end();
+                let report = victim.report();
+                println!("{lie:?}: {}", report.summary());
+                if report.error.is_some() {
+                    report.check();
+                }
+                let ends = matches!(lie, Lie::Acknowledge | Lie::Middle | Lie::Reverse);
+                assert!(report.error.is_some() || !ends, "{lie:?}: {}", report.summary());
+                if lie == Lie::Reboot {
+                    assert_eq!(report.errno, libc::EOWNERDEAD, "{}", report.summary());
+                    assert!(!report.in_doubt.is_empty());
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            drop(listener);
+            assert!(resources::threads(gateways.pid(Host::A)) < 8);
+        }
+    });
+}

@@ -1,0 +1,147 @@
+//! What lies between the programs: [`Route`].
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tontine_remote::memory::Faults;
+
+use crate::hosts::gateways::{Host, MemoryGateways, TcpGateways};
+
+/// The promises that differ across machines: promise, local, across machines. The last text is the
+/// one of `docs/guides/across-machines.md`.
+pub(crate) const DIFFERENCES: [(&str, &str, &str); 6] = [
+    (
+        "P2",
+        "The death of a receiver is reported at the next call.",
+        "The sender learns it one trip late; messages sent in between stay in the lane.",
+    ),
+    ("P2", "A process dies, or lives.", "Silence alone is never reported as death."),
+    (
+        "P4",
+        "None arrives twice while both ends live.",
+        "None arrives twice while the sender, the receiver and the receiver's gateway live",
+    ),
+    (
+        "P5",
+        "A hostile peer harms its own lane alone.",
+        "A host that lies harms its own lanes alone.",
+    ),
+    (
+        "P7",
+        "At most the first unread message is in doubt.",
+        "*in doubt*, which were passed to the other host, from those that never left",
+    ),
+    (
+        "P9",
+        "Containers that share a folder or a descriptor.",
+        "Containers that share the folder of an import use it like any mailbox.",
+    ),
+];
+
+/// A temporary interruption between the programs, which is no death.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interruption {
+    StoppedGateway(Host),
+    CutLink([bool; 2]),
+}
+
+impl Interruption {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::StoppedGateway(Host::A),
+        Self::StoppedGateway(Host::B),
+        Self::CutLink([true, true]),
+        Self::CutLink([true, false]),
+        Self::CutLink([false, true]),
+    ];
+
+    /// Returns `true` if the sender's gateway notices the silence.
+    pub(crate) fn is_noticed(self) -> bool {
+        self != Self::StoppedGateway(Host::A)
+    }
+}
+
+/// A way from a sender to a receiver.
+pub(crate) trait Route: Sized {
+    const NAME: &str;
+    /// Maximum time until an end is reported, on a busy machine.
+    const SETTLE: Duration;
+
+    /// Prepares the way from [`Route::sender_at`] to `jobs`, both in `folder`.
+    fn start(folder: &Path) -> Self;
+
+    /// Returns the address for the owner.
+    fn owner_at(folder: &Path) -> PathBuf {
+        folder.join("jobs")
+    }
+
+    /// Returns the address for senders.
+    fn sender_at(folder: &Path) -> PathBuf {
+        folder.join("B-jobs")
+    }
+
+    /// Returns `true` if the programs are on two hosts.
+    fn is_remote() -> bool {
+        true
+    }
+
+    /// Begins or ends an interruption. Returns `false` if the route knows no such interruption.
+    fn interrupt(&mut self, what: Interruption, begins: bool) -> bool;
+}
+
+/// Both programs on one host.
+pub(crate) struct LocalRoute;
+
+impl Route for LocalRoute {
+    const NAME: &str = "local";
+    const SETTLE: Duration = Duration::from_secs(5);
+
+    fn start(_: &Path) -> Self {
+        Self
+    }
+
+    fn sender_at(folder: &Path) -> PathBuf {
+        Self::owner_at(folder)
+    }
+
+    fn is_remote() -> bool {
+        false
+    }
+
+    fn interrupt(&mut self, _: Interruption, _: bool) -> bool {
+        false
+    }
+}
+
+impl Route for MemoryGateways {
+    const NAME: &str = "memory";
+    const SETTLE: Duration = Duration::from_secs(10);
+
+    fn start(folder: &Path) -> Self {
+        Self::start(folder, Faults::default())
+    }
+
+    fn interrupt(&mut self, what: Interruption, begins: bool) -> bool {
+        match what {
+            Interruption::StoppedGateway(Host::A) => self.a.pause(begins),
+            Interruption::StoppedGateway(Host::B) => self.b.pause(begins),
+            Interruption::CutLink(cut) => self.switch.cut(cut.map(|cut| cut && begins)),
+        }
+        true
+    }
+}
+
+impl Route for TcpGateways {
+    const NAME: &str = "tcp";
+    const SETTLE: Duration = Duration::from_secs(10);
+
+    fn start(folder: &Path) -> Self {
+        Self::start(folder)
+    }
+
+    fn interrupt(&mut self, what: Interruption, begins: bool) -> bool {
+        let Interruption::StoppedGateway(host) = what else { return false };
+        self.signal(host, if begins { Signal::STOP } else { Signal::CONT });
+        true
+    }
+}

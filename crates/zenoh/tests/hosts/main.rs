@@ -1,0 +1,299 @@
+//! Runs gateways on two hosts, network namespaces with a router between them, and kills, stops or
+//! cuts off what is in between. Each run checks what the sender and the receivers know at the end:
+//!
+//! - sent = acknowledged + in doubt + unsent, and everything acknowledged was received;
+//! - nothing unsent was received;
+//! - messages arrive in order, and twice only if the receiver or its gateway was killed;
+//! - the sender learns of the receiver's death, and only then, in bounded time.
+//!
+//! `cargo test --test hosts [NAME…]` runs those whose names contain an argument.
+
+mod namespaces;
+mod programs;
+mod runs;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use namespaces::{HOST_A, HOST_B, Network, Place, ROUTER_A, ROUTER_B};
+use programs::{SenderReport, now, received};
+use rustix::process::{Pid, Signal, kill_process};
+
+const GATEWAY: &str = env!("CARGO_BIN_EXE_tontine-bridge-zenoh");
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let micros = |text: &str| Duration::from_micros(text.parse().expect("a number"));
+    match words[..] {
+        ["sender", path, report, count, size, pause] => {
+            let (count, size) = (count.parse().expect("a number"), size.parse().expect("a number"));
+            programs::send(Path::new(path), Path::new(report), count, size, micros(pause));
+        }
+        ["receiver", path, log, pause] => {
+            programs::receive(Path::new(path), Path::new(log), micros(pause));
+        }
+        _ => runs::run(&words),
+    }
+}
+
+/// How the two gateways reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through a router of Zenoh in the middle namespace.
+    Router,
+    /// Host A dials host B.
+    Direct,
+    /// Both dial.
+    Both,
+}
+
+/// The traffic of the sender.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traffic {
+    pub(crate) count: u64,
+    pub(crate) size: usize,
+    /// Pause between two messages.
+    pub(crate) pause: Duration,
+    /// Pause of the receiver after each message.
+    pub(crate) slow: Duration,
+}
+
+/// A process of the run, killed when it is dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A part of the run that can be killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Sender,
+    GatewayA,
+    Router,
+    GatewayB,
+    Receiver,
+}
+
+/// Two hosts with gateways and programs.
+pub(crate) struct Hosts {
+    pub(crate) network: Network,
+    way: Way,
+    traffic: Traffic,
+    folder: tempfile::TempDir,
+    running: Vec<(Part, Process)>,
+    /// A receiver, or its gateway, was killed: messages in doubt may arrive again.
+    repeats: bool,
+    receiver_killed: bool,
+}
+
+impl Hosts {
+    pub(crate) fn start(network: Network, way: Way, traffic: Traffic) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut hosts = Self {
+            network,
+            way,
+            traffic,
+            folder,
+            running: Vec::new(),
+            repeats: false,
+            receiver_killed: false,
+        };
+        hosts.write_configs();
+        if way == Way::Router {
+            hosts.restart(Part::Router);
+        }
+        for part in [Part::Receiver, Part::GatewayB, Part::GatewayA, Part::Sender] {
+            hosts.restart(part);
+        }
+        hosts
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write_configs(&self) {
+        let file = |name: &str| self.path(name).display().to_string();
+        let at = |key: &str, host: &str, on: bool| {
+            if on { format!("{key} = \"{host}:7447\"\n") } else { String::new() }
+        };
+        let (dials, both) = (self.way != Way::Router, self.way == Way::Both);
+        let (listen_a, connect_a) = (at("listen", HOST_A, both), at("connect", HOST_B, dials));
+        let (listen_b, connect_b) = (at("listen", HOST_B, dials), at("connect", HOST_A, both));
+        let router = |address: &str| match self.way {
+            Way::Router => format!("[zenoh.routers]\nhub = \"{address}:7447\"\n"),
+            _ => String::new(),
+        };
+        let a = format!(
+            "name = \"a\"\nstatus = \"{}\"\n{listen_a}[peers.b]\n{connect_a}[imports]\n\
+             \"b/jobs\" = \"{}\"\n{}",
+            file("a.status"),
+            file("b-jobs"),
+            router(ROUTER_A)
+        );
+        let b = format!(
+            "name = \"b\"\nstatus = \"{}\"\n{listen_b}[peers.a]\n{connect_b}[exports]\n\
+             jobs = \"{}\"\n{}",
+            file("b.status"),
+            file("jobs"),
+            router(ROUTER_B)
+        );
+        fs::write(self.path("a.toml"), a).expect("written");
+        fs::write(self.path("b.toml"), b).expect("written");
+    }
+
+    /// Starts a part.
+    pub(crate) fn restart(&mut self, part: Part) {
+        let own = std::env::current_exe().expect("a path");
+        let own = own.to_str().expect("UTF-8").to_owned();
+        let file = |name: &str| self.path(name).display().to_string();
+        let micros = |pause: Duration| pause.as_micros().to_string();
+        let traffic = self.traffic;
+        let (mut command, arguments) = match part {
+            Part::Sender => (
+                Command::new(&own),
+                vec![
+                    "sender".to_owned(),
+                    file("b-jobs"),
+                    file("report"),
+                    traffic.count.to_string(),
+                    traffic.size.to_string(),
+                    micros(traffic.pause),
+                ],
+            ),
+            Part::Receiver => (
+                Command::new(&own),
+                vec!["receiver".to_owned(), file("jobs"), file("log"), micros(traffic.slow)],
+            ),
+            Part::GatewayA | Part::GatewayB => {
+                let a = part == Part::GatewayA;
+                let config = file(if a { "a.toml" } else { "b.toml" });
+                let place = if a { Place::A } else { Place::B };
+                let words = ["--config", &config, "--plaintext", "--log", "error"];
+                (self.network.command(place, GATEWAY), words.map(str::to_owned).to_vec())
+            }
+            Part::Router => {
+                let node = Path::new(&own).parent().and_then(Path::parent).expect("a folder");
+                let node = node.join("examples/node").display().to_string();
+                let words = ["router", "tcp/0.0.0.0:7447"].map(str::to_owned).to_vec();
+                let mut command = self.network.command(Place::Router, &node);
+                command.stdout(Stdio::null()).stdin(Stdio::piped());
+                (command, words)
+            }
+        };
+        let child = command.args(arguments).spawn().expect("a process");
+        self.running.push((part, Process(child)));
+        if part == Part::Receiver {
+            let end = Instant::now() + Duration::from_secs(20);
+            while !self.path("jobs").exists() {
+                assert!(Instant::now() < end, "the receiver does not start");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
+    pub(crate) fn kill(&mut self, part: Part) {
+        self.running.retain(|running| running.0 != part);
+        self.repeats |= matches!(part, Part::GatewayB | Part::Receiver);
+        self.receiver_killed |= part == Part::Receiver;
+    }
+
+    /// Kills a part, and starts it again after a while.
+    pub(crate) fn replace(&mut self, part: Part, after: Duration) {
+        self.kill(part);
+        std::thread::sleep(after);
+        self.restart(part);
+    }
+
+    /// Stops a part for a while, with SIGSTOP.
+    pub(crate) fn pause(&self, part: Part, time: Duration) {
+        let process = self.running.iter().find(|running| running.0 == part);
+        let pid = process.and_then(|running| Pid::from_raw(running.1.0.id() as i32));
+        let pid = pid.expect("running");
+        kill_process(pid, Signal::STOP).expect("stopped");
+        std::thread::sleep(time);
+        kill_process(pid, Signal::CONT).expect("continued");
+    }
+
+    /// Waits until a number of messages has been received.
+    pub(crate) fn until_received(&self, count: u64) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while (received(&self.path("log")).len() as u64) < count {
+            assert!(Instant::now() < end, "{} messages", received(&self.path("log")).len());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits for the sender's report.
+    pub(crate) fn report(&self, timeout: Duration) -> SenderReport {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(report) = SenderReport::read(&self.path("report")) {
+                return report;
+            }
+            assert!(Instant::now() < end, "the sender has not ended: {}", self.state());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn state(&self) -> String {
+        format!("{} messages received", received(&self.path("log")).len())
+    }
+
+    /// Checks the books at the end of a run. Returns them as text.
+    pub(crate) fn settle(&self, report: &SenderReport) -> String {
+        let log = received(&self.path("log"));
+        let unacked = report.in_doubt.len() + report.unsent.len();
+        let mut open: Vec<u64> = report.in_doubt.iter().chain(&report.unsent).copied().collect();
+        open.sort_unstable();
+        let acked = report.sent - unacked as u64;
+        // The lane is a queue: its first messages are acknowledged, the next ones are in doubt.
+        let expected: Vec<u64> = (acked..report.sent).collect();
+        assert_eq!(open, expected, "sent = acknowledged + in doubt + unsent");
+        let mut first = Vec::new();
+        let mut seen = vec![false; report.sent as usize];
+        for number in &log {
+            if !std::mem::replace(&mut seen[*number as usize], true) {
+                first.push(*number);
+            }
+        }
+        assert!(first.is_sorted(), "messages arrived out of order");
+        let lost = (0..acked).filter(|number| !seen[*number as usize]).count();
+        assert_eq!(lost, 0, "acknowledged messages were not received");
+        let wrong = report.unsent.iter().filter(|number| seen[**number as usize]).count();
+        assert_eq!(wrong, 0, "unsent messages were received");
+        let repeated = log.len() - first.len();
+        assert!(self.repeats || repeated == 0, "{repeated} messages arrived twice");
+        if report.errno != 0 {
+            let died = rustix::io::Errno::OWNERDEAD.raw_os_error();
+            assert!(self.receiver_killed && report.errno == died, "errno {}", report.errno);
+        }
+        format!(
+            "{} sent, {acked} acknowledged, {} in doubt, {} unsent, {} received, {repeated} twice",
+            report.sent,
+            report.in_doubt.len(),
+            report.unsent.len(),
+            log.len()
+        )
+    }
+
+    /// Checks what was received if the sender was killed.
+    pub(crate) fn settle_without_sender(&self) -> String {
+        let log = received(&self.path("log"));
+        let expected: Vec<u64> = (0..log.len() as u64).collect();
+        assert_eq!(log, expected, "messages arrived in order, without a gap");
+        format!("{} received", log.len())
+    }
+}
+
+/// Returns the milliseconds since a time of [`now`].
+pub(crate) fn since(then: u128, later: u128) -> u128 {
+    later.saturating_sub(then)
+}

@@ -1,0 +1,203 @@
+//! The runs: what is killed, stopped or cut, and when.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use crate::namespaces::{Network, Place};
+use crate::{Hosts, Part, Traffic, Way, now, since};
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+/// Maximum time to the end of a run.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// As fast as possible.
+const FLOOD: Traffic =
+    Traffic { count: 400_000, size: 64, pause: Duration::ZERO, slow: Duration::ZERO };
+/// A message each millisecond.
+const PACED: Traffic =
+    Traffic { count: 1_500, size: 64, pause: Duration::from_millis(1), slow: Duration::ZERO };
+/// Long silence between messages.
+const IDLE: Traffic =
+    Traffic { count: 8, size: 64, pause: Duration::from_millis(500), slow: Duration::ZERO };
+const RECORDS_16_MIB: Traffic =
+    Traffic { count: 12, size: (16 << 20) - 1024, pause: Duration::ZERO, slow: Duration::ZERO };
+const SLOW_OWNER: Traffic =
+    Traffic { count: 2_000, size: 4096, pause: Duration::ZERO, slow: Duration::from_micros(500) };
+
+/// A name, the way between the gateways, the traffic, and the fault.
+type Run = (&'static str, Way, Traffic, fn(&mut Hosts) -> String);
+
+/// All runs. Each returns what it found, beyond the books.
+const RUNS: &[Run] = &[
+    ("no fault, flood", Way::Router, FLOOD, |_| String::new()),
+    ("no fault, direct", Way::Direct, FLOOD, |_| String::new()),
+    ("both gateways dial", Way::Both, FLOOD, |_| String::new()),
+    ("16 MiB records", Way::Router, RECORDS_16_MIB, |_| String::new()),
+    ("slow owner", Way::Router, SLOW_OWNER, |_| String::new()),
+    ("gateway A killed, flood", Way::Router, FLOOD, |hosts| killed(hosts, Part::GatewayA, 20_000)),
+    ("gateway A killed, paced", Way::Router, PACED, |hosts| killed(hosts, Part::GatewayA, 200)),
+    ("gateway B killed, flood", Way::Router, FLOOD, |hosts| killed(hosts, Part::GatewayB, 20_000)),
+    ("gateway B killed, paced", Way::Router, PACED, |hosts| killed(hosts, Part::GatewayB, 200)),
+    ("router killed, flood", Way::Router, FLOOD, |hosts| killed(hosts, Part::Router, 20_000)),
+    ("router killed, paced", Way::Router, PACED, |hosts| killed(hosts, Part::Router, 200)),
+    ("sender killed, flood", Way::Router, FLOOD, sender_killed),
+    ("owner killed, flood", Way::Router, FLOOD, |hosts| owner_killed(hosts, 20_000)),
+    ("owner killed, paced", Way::Router, PACED, |hosts| owner_killed(hosts, 200)),
+    ("owner killed in a partition", Way::Router, PACED, owner_killed_in_partition),
+    ("owner stopped 2 s", Way::Router, PACED, |hosts| stopped(hosts, Part::Receiver, 2000)),
+    ("gateway A stopped 0.5 s", Way::Router, PACED, |hosts| stopped(hosts, Part::GatewayA, 500)),
+    ("gateway A stopped 3 s", Way::Router, FLOOD, |hosts| stopped(hosts, Part::GatewayA, 3000)),
+    ("gateway B stopped 0.5 s", Way::Router, PACED, |hosts| stopped(hosts, Part::GatewayB, 500)),
+    ("gateway B stopped 3 s", Way::Router, FLOOD, |hosts| stopped(hosts, Part::GatewayB, 3000)),
+    ("link down 0.5 s, idle", Way::Router, IDLE, |hosts| link_down(hosts, 2, 500)),
+    ("link down 0.5 s, paced", Way::Router, PACED, |hosts| link_down(hosts, 200, 500)),
+    ("link down 0.5 s, flood", Way::Router, FLOOD, |hosts| link_down(hosts, 20_000, 500)),
+    ("link down 3 s, idle", Way::Router, IDLE, |hosts| link_down(hosts, 2, 3000)),
+    ("link down 3 s, paced", Way::Router, PACED, |hosts| link_down(hosts, 200, 3000)),
+    ("link down 3 s, flood", Way::Router, FLOOD, |hosts| link_down(hosts, 20_000, 3000)),
+    ("link down 3 s, direct", Way::Direct, FLOOD, |hosts| link_down(hosts, 20_000, 3000)),
+    ("one way lost 3 s, direct", Way::Direct, PACED, one_way),
+    ("delay 20 ms, loss 1 %", Way::Direct, PACED, netem),
+    ("100 cuts and heals", Way::Direct, PACED_LONG, cycles),
+];
+
+const PACED_LONG: Traffic = Traffic { count: 15_000, ..PACED };
+
+fn killed(hosts: &mut Hosts, part: Part, after: u64) -> String {
+    hosts.until_received(after);
+    hosts.replace(part, MS(300));
+    String::new()
+}
+
+fn sender_killed(hosts: &mut Hosts) -> String {
+    hosts.until_received(20_000);
+    hosts.kill(Part::Sender);
+    std::thread::sleep(MS(1500));
+    hosts.settle_without_sender()
+}
+
+fn owner_killed(hosts: &mut Hosts, after: u64) -> String {
+    hosts.until_received(after);
+    let killed = now();
+    hosts.kill(Part::Receiver);
+    let report = hosts.report(TIMEOUT);
+    let notice = since(killed, report.noticed);
+    assert!(report.errno != 0 && notice < 2000, "the sender was told after {notice} ms");
+    format!("told after {notice} ms")
+}
+
+fn owner_killed_in_partition(hosts: &mut Hosts) -> String {
+    hosts.until_received(200);
+    hosts.network.set_link(false);
+    std::thread::sleep(MS(300));
+    hosts.kill(Part::Receiver);
+    std::thread::sleep(MS(1500));
+    let healed = now();
+    hosts.network.set_link(true);
+    let report = hosts.report(TIMEOUT);
+    assert!(report.errno != 0 && report.noticed >= healed, "the partition was taken for a death");
+    let suspected = since(healed - 1800, report.suspected);
+    assert!(report.suspected != 0 && suspected < 2000, "suspected after {suspected} ms");
+    format!(
+        "suspected after {suspected} ms, told {} ms after healing",
+        since(healed, report.noticed)
+    )
+}
+
+fn stopped(hosts: &mut Hosts, part: Part, ms: u64) -> String {
+    hosts.until_received(200);
+    hosts.pause(part, MS(ms));
+    String::new()
+}
+
+fn link_down(hosts: &mut Hosts, after: u64, ms: u64) -> String {
+    hosts.until_received(after);
+    let cut = now();
+    hosts.network.set_link(false);
+    std::thread::sleep(MS(ms));
+    hosts.network.set_link(true);
+    let report = hosts.report(TIMEOUT);
+    if ms < 2000 {
+        return String::new();
+    }
+    let suspected = since(cut, report.suspected);
+    assert!(report.suspected != 0 && suspected < 2000, "suspected after {suspected} ms");
+    format!("suspected after {suspected} ms")
+}
+
+fn one_way(hosts: &mut Hosts) -> String {
+    hosts.until_received(200);
+    hosts.network.set_blackhole(true);
+    std::thread::sleep(MS(3000));
+    hosts.network.set_blackhole(false);
+    String::new()
+}
+
+fn netem(hosts: &mut Hosts) -> String {
+    let rule = ["qdisc", "add", "dev", "to-b", "root", "netem", "delay", "20ms", "loss", "1%"];
+    match hosts.network.run(Place::Router, "tc", &rule) {
+        Ok(()) => "netem".into(),
+        // Some kernels are built without netem. The carrier in memory delays and loses frames, too.
+        Err(reason) => format!("{SKIPPED}{reason}"),
+    }
+}
+
+const SKIPPED: &str = "skipped: ";
+
+fn cycles(hosts: &mut Hosts) -> String {
+    hosts.until_received(200);
+    for _ in 0..100 {
+        hosts.network.set_link(false);
+        std::thread::sleep(MS(30));
+        hosts.network.set_link(true);
+        std::thread::sleep(MS(60));
+    }
+    String::new()
+}
+
+/// Runs everything whose name contains one of the words, or everything.
+pub(crate) fn run(words: &[&str]) {
+    let wanted: Vec<&&str> = words.iter().filter(|word| !word.starts_with('-')).collect();
+    let (mut passed, mut failed) = (0, 0);
+    for (name, way, traffic, fault) in RUNS {
+        if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(**word)) {
+            continue;
+        }
+        let network = match Network::new() {
+            Ok(network) => network,
+            Err(reason) => {
+                println!("{SKIPPED}{reason}");
+                return;
+            }
+        };
+        let began = std::time::Instant::now();
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut hosts = Hosts::start(network, *way, *traffic);
+            let found = fault(&mut hosts);
+            if name.starts_with("sender killed") {
+                return found;
+            }
+            let report = hosts.report(TIMEOUT);
+            let books = hosts.settle(&report);
+            match found {
+                found if found.starts_with(SKIPPED) => found,
+                found if found.is_empty() => books,
+                found => format!("{books}; {found}"),
+            }
+        }));
+        let seconds = began.elapsed().as_secs_f64();
+        match result {
+            Ok(found) if found.starts_with(SKIPPED) => println!("{name:28} {found}"),
+            Ok(found) => {
+                passed += 1;
+                println!("{name:28} ok      {seconds:5.1} s  {found}");
+            }
+            Err(_) => {
+                failed += 1;
+                println!("{name:28} FAILED  {seconds:5.1} s");
+            }
+        }
+    }
+    println!("hosts: {passed} passed, {failed} failed");
+    assert!(failed == 0, "{failed} runs failed");
+}

@@ -1,0 +1,59 @@
+//! `cargo xtask zenoh`: checks, builds and tests `crates/zenoh`, the carrier over Zenoh ([`run`]).
+//!
+//! The package is outside of the workspace, because it has two hundred dependencies. It has its own
+//! lock file, and its own target directory below `target`.
+
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use clap::Args;
+
+/// Folder of the package, relative to the root.
+const PACKAGE: &str = "crates/zenoh";
+
+#[derive(Debug, Args)]
+pub(crate) struct ZenohRequest {
+    /// Instead of the tests, measure the carrier, in an optimised build
+    #[arg(long)]
+    bench: bool,
+    /// Number of times that the tests run
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+}
+
+/// Checks, builds and tests the package, or measures it. Returns `Ok(false)` if a step fails.
+pub(crate) fn run(root: &Path, request: &ZenohRequest) -> io::Result<bool> {
+    let target = std::path::absolute(root.join("target/zenoh"))?;
+    let cargo = |arguments: &[&str]| {
+        let mut cargo = Command::new("cargo");
+        cargo.args(arguments).current_dir(root.join(PACKAGE)).env("CARGO_TARGET_DIR", &target);
+        succeeds(&mut cargo)
+    };
+    if request.bench {
+        return cargo(&["bench", "--bench", "carrier", "--locked", "--quiet"]);
+    }
+    if !cargo(&["fmt", "--check"])? {
+        return Ok(false);
+    }
+    let started = Instant::now();
+    let tests = ["test", "--locked", "--quiet"];
+    if !cargo(&[&tests[..], &["--no-run"]].concat())? {
+        return Ok(false);
+    }
+    println!("built in {:.0} s", started.elapsed().as_secs_f64());
+    for _ in 0..request.repeat {
+        if !cargo(&tests)? {
+            return Ok(false);
+        }
+    }
+    // Clippy compiles the dependencies a second time, without code, and comes last therefore.
+    cargo(&["clippy", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"])
+}
+
+fn succeeds(command: &mut Command) -> io::Result<bool> {
+    let status = command.status();
+    let named = |error| io::Error::other(format!("cannot start {command:?}: {error}"));
+    Ok(status.map_err(named)?.success())
+}
