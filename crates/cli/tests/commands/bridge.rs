@@ -369,12 +369,15 @@ fn waiting_sender_finds_late_receiver() {
     let (a, b, to_b, jobs) = hosts();
     let _gateways = (Running::gateway(&a), Running::gateway(&b));
     let sender = send(&to_b, &["--wait"], "1\n2\n3\n");
-    let output = send(&to_b, &["--wait", "--timeout", "0.5"], "0\n").wait_with_output();
-    // The message names the missing receiver, or the timeout if the gateways were too slow.
-    assert_eq!(output.expect("it ends").status.code(), Some(1));
+    // The gateways refuse the sender meanwhile.
+    thread::sleep(Duration::from_millis(500));
     let receiver = receive(&jobs, "3");
     assert_eq!(succeed(&receiver.wait_with_output().expect("it ends")), "1\n2\n3\n");
     succeed(&sender.wait_with_output().expect("it ends"));
+
+    // The receiver has ended. The message names that, or the timeout if the gateways are slow.
+    let sender = send(&to_b, &["--wait", "--timeout", "0.5"], "4\n");
+    assert_eq!(sender.wait_with_output().expect("it ends").status.code(), Some(1));
 }
 
 #[test]
