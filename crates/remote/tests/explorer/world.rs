@@ -220,7 +220,11 @@ impl World {
                 }
             }
             let Some(position) = filler.finish() else { break };
+            let sent = lane.sent();
             lane.on_sent(position);
+            if lane.sent() < sent {
+                self.violate("a message that was sent counts as unsent");
+            }
             self.sender.sent = self.sender.sent.max(position);
             let (header, payload) = Header::read(&bytes).expect("our own frame");
             self.send_to_b(header, payload);
