@@ -170,7 +170,9 @@ fn programs_exchange_messages_through_two_gateways() {
     succeed(installed.run(&program).arg("send").arg(&import).args(["hello", "there"]));
     let output = receiver.wait_with_output().expect("it ends");
     stop.store(true, Ordering::Relaxed);
-    threads.map(|thread| thread.join().expect("no panic"));
+    for thread in threads {
+        thread.join().expect("no panic");
+    }
     assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\nthere\n");
 }
 

@@ -10,7 +10,7 @@ pub const PING_INTERVAL: Duration = Duration::from_millis(250);
 /// Silence after which a peer is suspected.
 pub const SUSPECT_AFTER: Duration = Duration::from_secs(1);
 
-/// What an answer of the peer proves about it.
+/// Facts that an answer of the peer proves about it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct News {
     /// The peer was suspected, or was never seen, and answers now.

@@ -32,7 +32,7 @@ pub struct Faults {
 }
 
 /// One direction of the carrier.
-struct Direction {
+struct OneWay {
     frames: VecDeque<(Instant, Vec<u8>)>,
     bytes: usize,
     faults: Faults,
@@ -50,15 +50,15 @@ struct Direction {
 
 /// One end of a carrier in memory, whose other end belongs to the only peer, `HostId(0)`.
 pub struct MemoryLink {
-    sends: Arc<Mutex<Direction>>,
-    receives: Arc<Mutex<Direction>>,
+    sends: Arc<Mutex<OneWay>>,
+    receives: Arc<Mutex<OneWay>>,
     timer: Arc<OwnedFd>,
     current: Vec<u8>,
 }
 
 /// Cuts and heals a carrier.
 #[derive(Clone)]
-pub struct Switch([Arc<Mutex<Direction>>; 2]);
+pub struct Switch([Arc<Mutex<OneWay>>; 2]);
 
 impl Switch {
     /// Loses every frame from now on, or stops to. `[there, back]`: from the first end to the
@@ -77,7 +77,7 @@ impl Switch {
     }
 }
 
-fn lock(direction: &Mutex<Direction>) -> MutexGuard<'_, Direction> {
+fn lock(direction: &Mutex<OneWay>) -> MutexGuard<'_, OneWay> {
     direction.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -91,7 +91,7 @@ impl MemoryLink {
             || timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).map(Arc::new);
         let (first, second) = (timer()?, timer()?);
         let direction = |seed: u64, receiver: &Arc<OwnedFd>, sender: &Arc<OwnedFd>| {
-            Arc::new(Mutex::new(Direction {
+            Arc::new(Mutex::new(OneWay {
                 frames: VecDeque::new(),
                 bytes: 0,
                 faults: Faults { seed: seed | 1, ..faults },
@@ -125,7 +125,7 @@ fn set_timer(timer: &OwnedFd, delay: Option<Duration>) {
     let _ = timerfd_settime(timer, TimerfdTimerFlags::empty(), &spec);
 }
 
-impl Direction {
+impl OneWay {
     /// Returns `true` for `rate` of a thousand calls (xorshift64).
     fn happens(&mut self, rate: u16) -> bool {
         let mut word = self.faults.seed;

@@ -23,7 +23,7 @@ pub enum LaneEnd {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Phase {
+enum LanePhase {
     /// `HELLO` is not answered yet.
     Greeting,
     Open,
@@ -50,12 +50,12 @@ pub struct OutgoingLane {
     end: Option<u64>,
     /// `true` if `BYE` was not sent since the last change or timer.
     bye_due: bool,
-    phase: Phase,
+    phase: LanePhase,
 }
 
-/// What a `STATUS` or a timer changed.
+/// Changes that a `STATUS` or a timer caused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct LaneProgress {
     /// Everything before this position is acknowledged now.
     pub acked: Option<u64>,
     /// Send `HELLO`.
@@ -88,7 +88,7 @@ impl OutgoingLane {
             granted: first,
             end: None,
             bye_due: false,
-            phase: Phase::Greeting,
+            phase: LanePhase::Greeting,
         }
     }
 
@@ -119,7 +119,7 @@ impl OutgoingLane {
 
     /// Returns how the lane ended.
     pub fn ended(&self) -> Option<LaneEnd> {
-        if let Phase::Ended(end) = self.phase { Some(end) } else { None }
+        if let LanePhase::Ended(end) = self.phase { Some(end) } else { None }
     }
 
     /// Returns `true` if the sender has ended.
@@ -129,13 +129,14 @@ impl OutgoingLane {
 
     /// Returns `true` once the other gateway has answered the current `HELLO`.
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.phase == LanePhase::Open
     }
 
     /// Returns the position at which the next frame begins, and the one up to which the other
     /// gateway has space, if the lane may send.
     pub fn window(&self) -> Option<(u64, u64)> {
-        (self.phase == Phase::Open && self.next < self.granted).then_some((self.next, self.granted))
+        (self.phase == LanePhase::Open && self.next < self.granted)
+            .then_some((self.next, self.granted))
     }
 
     /// Returns the `HELLO` of this attempt. Its payload is the name of the mailbox.
@@ -169,7 +170,7 @@ impl OutgoingLane {
     /// Returns the `BYE` of a sender that has ended, once everything is sent; again after a timer.
     pub fn take_bye(&mut self) -> Option<Header> {
         let end = self.end?;
-        let due = self.bye_due && self.phase == Phase::Open && self.next >= end;
+        let due = self.bye_due && self.phase == LanePhase::Open && self.next >= end;
         self.bye_due &= !due;
         due.then(|| Header { a: end, ..Header::new(FrameKind::Bye, self.lane, self.attempt) })
     }
@@ -182,10 +183,10 @@ impl OutgoingLane {
     }
 
     /// Notes that the sender has ended, and that its last record ends at `end`.
-    pub fn end_at(&mut self, end: u64) -> Progress {
+    pub fn end_at(&mut self, end: u64) -> LaneProgress {
         self.end = Some(end);
         self.bye_due = true;
-        Progress { end: self.finish_if_acknowledged(), ..Progress::default() }
+        LaneProgress { end: self.finish_if_acknowledged(), ..LaneProgress::default() }
     }
 
     /// Notes that a frame with the records before `position` is about to be sent.
@@ -198,9 +199,13 @@ impl OutgoingLane {
     ///
     /// # Errors
     /// The frame contradicts what this gateway has sent.
-    pub fn on_status(&mut self, status: &Header, errno: i32) -> Result<Progress, StatusViolation> {
+    pub fn on_status(
+        &mut self,
+        status: &Header,
+        errno: i32,
+    ) -> Result<LaneProgress, StatusViolation> {
         if self.ended().is_some() || status.attempt < self.attempt {
-            return Ok(Progress::default());
+            return Ok(LaneProgress::default());
         }
         // An earlier gateway of this host used a higher number.
         if status.attempt > self.attempt {
@@ -208,8 +213,8 @@ impl OutgoingLane {
         }
         if status.flags & frame::UNKNOWN != 0 {
             // The other gateway was restarted.
-            let open = self.phase == Phase::Open;
-            return Ok(if open { self.greet_again(self.attempt) } else { Progress::default() });
+            let open = self.phase == LanePhase::Open;
+            return Ok(if open { self.greet_again(self.attempt) } else { LaneProgress::default() });
         }
         let (accepted, acknowledged) = (status.a, status.b);
         if acknowledged > accepted {
@@ -224,11 +229,11 @@ impl OutgoingLane {
         // An earlier gateway of this host may have sent more. The caller checks what is
         // acknowledged against what it has read.
         self.sent = self.sent.max(accepted);
-        self.phase = Phase::Open;
+        self.phase = LanePhase::Open;
         self.owner = status.owner;
         self.granted = self.granted.max(status.c);
         self.accepted = accepted;
-        let mut progress = Progress::default();
+        let mut progress = LaneProgress::default();
         if acknowledged > self.acknowledged {
             self.acknowledged = acknowledged;
             progress.acked = Some(acknowledged);
@@ -245,7 +250,7 @@ impl OutgoingLane {
             _ => Some(LaneEnd::Refused(errno)),
         };
         if let Some(end) = progress.end {
-            self.phase = Phase::Ended(end);
+            self.phase = LanePhase::Ended(end);
         }
         Ok(progress)
     }
@@ -253,62 +258,66 @@ impl OutgoingLane {
     fn finish_if_acknowledged(&mut self) -> Option<LaneEnd> {
         let finished = self.end.is_some_and(|end| self.acknowledged >= end);
         let finished = (finished && self.ended().is_none()).then_some(LaneEnd::Finished)?;
-        self.phase = Phase::Ended(finished);
+        self.phase = LanePhase::Ended(finished);
         Some(finished)
     }
 
     /// Begins the lane again, from the acknowledged position, with a number above `attempt`.
-    fn greet_again(&mut self, attempt: u32) -> Progress {
+    fn greet_again(&mut self, attempt: u32) -> LaneProgress {
         self.attempt = attempt.wrapping_add(1);
-        self.phase = Phase::Greeting;
+        self.phase = LanePhase::Greeting;
         self.accepted = self.acknowledged;
         self.next = self.acknowledged;
         self.granted = self.acknowledged;
         self.bye_due = true;
-        Progress { greet: true, rewound: true, ..Progress::default() }
+        LaneProgress { greet: true, rewound: true, ..LaneProgress::default() }
     }
 
     /// Begins the lane again, because the other gateway was restarted.
-    pub fn on_restart(&mut self) -> Progress {
-        if self.ended().is_some() { Progress::default() } else { self.greet_again(self.attempt) }
+    pub fn on_restart(&mut self) -> LaneProgress {
+        if self.ended().is_some() {
+            LaneProgress::default()
+        } else {
+            self.greet_again(self.attempt)
+        }
     }
 
     /// Ends the lane if its owner is known, because the owner's host was restarted. A lane that
     /// waits for a successor begins again.
-    pub fn on_reboot(&mut self) -> Progress {
+    pub fn on_reboot(&mut self) -> LaneProgress {
         if self.ended().is_some() || self.owner == 0 || self.waits != 0 {
             return self.on_restart();
         }
-        self.phase = Phase::Ended(LaneEnd::OwnerDied);
-        Progress { end: Some(LaneEnd::OwnerDied), ..Progress::default() }
+        self.phase = LanePhase::Ended(LaneEnd::OwnerDied);
+        LaneProgress { end: Some(LaneEnd::OwnerDied), ..LaneProgress::default() }
     }
 
     /// Returns `true` while the lane expects an answer: if none arrives, call
     /// [`OutgoingLane::on_timer`].
     pub fn is_waiting(&self) -> bool {
         match self.phase {
-            Phase::Greeting => true,
-            Phase::Open => self.acknowledged < self.sent || self.end.is_some(),
-            Phase::Ended(_) => false,
+            LanePhase::Greeting => true,
+            LanePhase::Open => self.acknowledged < self.sent || self.end.is_some(),
+            LanePhase::Ended(_) => false,
         }
     }
 
     /// Returns `true` if a `STATUS` would show progress for which the owner is not needed: the
     /// other gateway has not answered, or not accepted everything.
     pub fn is_unanswered(&self) -> bool {
-        self.phase == Phase::Greeting || self.accepted < self.next
+        self.phase == LanePhase::Greeting || self.accepted < self.next
     }
 
     /// Repeats what may be lost: the `HELLO`, or everything that was not accepted. If everything
     /// was, send a [probe](OutgoingLane::probe) and the [`BYE`](OutgoingLane::bye).
-    pub fn on_timer(&mut self) -> Progress {
-        let greet = self.phase == Phase::Greeting;
-        let rewound = self.phase == Phase::Open && self.accepted < self.next;
+    pub fn on_timer(&mut self) -> LaneProgress {
+        let greet = self.phase == LanePhase::Greeting;
+        let rewound = self.phase == LanePhase::Open && self.accepted < self.next;
         if rewound {
             self.next = self.accepted;
         }
         self.bye_due = true;
-        Progress { greet, rewound, ..Progress::default() }
+        LaneProgress { greet, rewound, ..LaneProgress::default() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A gateway as a service: [`run`], [`log_to_stderr`].
 //!
 //! A gateway ends with an error, or in order after SIGTERM or SIGINT. `folders` creates the folders
-//! of the imports, `socket` answers requests for the status, and `notify` informs a service manager.
-//! The gateway itself is `crate::gateway`.
+//! of the imports, `socket` answers requests for the status, and `notify` informs a service
+//! manager. The gateway itself is `crate::gateway`.
 
 mod error;
 mod folders;

@@ -1,8 +1,8 @@
 //! A carrier over TCP: [`TcpLink`]. It neither encrypts nor authenticates: for one machine, and for
 //! two hosts on a cable that is trusted.
 //!
-//! Each connection begins with one line, `tontine/1 REALM FROM TO\n`, from both ends; frames follow.
-//! A frame names its length, so a damaged one ends the connection, and the dialling end connects
+//! Each connection begins with one line, `tontine/1 REALM FROM TO\n`, from both ends. Frames
+//! follow. A frame names its length, so a damaged one ends the connection, and the dialling end connects
 //! again.
 
 use std::collections::VecDeque;
@@ -53,7 +53,7 @@ pub struct TcpOptions {
     pub plaintext: bool,
 }
 
-struct Connection {
+struct TcpConnection {
     socket: TcpStream,
     /// `None` until the peer's first line has arrived.
     host: Option<HostId>,
@@ -78,19 +78,19 @@ pub struct TcpLink {
     listeners: Vec<TcpListener>,
     /// `true` while descriptors are short: the listeners rest until the next tick of the timer.
     pauses: bool,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<TcpConnection>>,
     /// The connection to which frames for each peer go.
     routes: Vec<Option<usize>>,
     ready: VecDeque<(usize, epoll::EventFlags)>,
     /// The connection whose received bytes may contain another frame.
     reading: Option<usize>,
-    events: VecDeque<(HostId, Change)>,
+    events: VecDeque<(HostId, LinkChange)>,
     /// A shortage was logged, and no connection was accepted since.
     warned: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Change {
+enum LinkChange {
     Up,
     Down,
     Writable,
@@ -168,7 +168,7 @@ impl TcpLink {
         for index in 0..self.options.peers.len() {
             let Some(address) = self.options.peers[index].1 else { continue };
             let host = HostId(index as u16);
-            let dialling = |connection: &Connection| connection.host == Some(host);
+            let dialling = |connection: &TcpConnection| connection.host == Some(host);
             if self.connections.iter().flatten().any(dialling) {
                 continue;
             }
@@ -188,7 +188,7 @@ impl TcpLink {
         if prepared.is_err() || epoll::add(&self.set, &socket, data, flags).is_err() {
             return;
         }
-        let connection = Connection {
+        let connection = TcpConnection {
             socket,
             host,
             began: Instant::now(),
@@ -225,11 +225,11 @@ impl TcpLink {
         }
         let Some(host) = connection.host else { return };
         if self.routes[host.0 as usize] == Some(index) {
-            let other = |other: &Option<Connection>| {
+            let other = |other: &Option<TcpConnection>| {
                 other.as_ref().is_some_and(|other| other.host == Some(host) && !other.connecting)
             };
             self.routes[host.0 as usize] = self.connections.iter().position(other);
-            self.events.push_back((host, Change::Down));
+            self.events.push_back((host, LinkChange::Down));
         }
     }
 
@@ -306,7 +306,7 @@ impl TcpLink {
     /// Closes connections whose first line has not arrived in time.
     fn expire(&mut self) {
         for index in 0..self.connections.len() {
-            let late = |connection: &Connection| {
+            let late = |connection: &TcpConnection| {
                 (connection.host.is_none() || connection.connecting)
                     && connection.began.elapsed() > GREETING_TIMEOUT
             };
@@ -347,7 +347,7 @@ impl TcpLink {
         if connection.refused && connection.queued.len() < MAX_QUEUED / 2 {
             connection.refused = false;
             if let Some(host) = connection.host {
-                self.events.push_back((host, Change::Writable));
+                self.events.push_back((host, LinkChange::Writable));
             }
         }
         Ok(())
@@ -413,7 +413,7 @@ impl TcpLink {
             self.flush(index)?;
         }
         self.routes[host.0 as usize] = Some(index);
-        self.events.push_back((host, Change::Up));
+        self.events.push_back((host, LinkChange::Up));
         Ok(())
     }
 
@@ -484,9 +484,9 @@ impl Link for TcpLink {
         loop {
             if let Some((host, change)) = self.events.pop_front() {
                 return Some(match change {
-                    Change::Up => LinkEvent::Up(host),
-                    Change::Down => LinkEvent::Down(host),
-                    Change::Writable => LinkEvent::Writable(host),
+                    LinkChange::Up => LinkEvent::Up(host),
+                    LinkChange::Down => LinkEvent::Down(host),
+                    LinkChange::Writable => LinkEvent::Writable(host),
                 });
             }
             if let Some((index, from, bounds)) = self.next_frame() {

@@ -1,5 +1,5 @@
-//! A Unix inside this process: [`Virtual`]. A [`Builder`] creates it from a [`SystemConfig`], and a run
-//! returns a [`RunReport`].
+//! A Unix inside this process: [`Virtual`]. A [`Builder`] creates it from a [`SystemConfig`], and a
+//! run returns a [`RunReport`].
 //!
 //! A run combines three parts: the executor, which runs the threads; the locks of the mode; and the
 //! [`Kernel`], which implements processes.

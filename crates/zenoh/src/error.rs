@@ -62,7 +62,7 @@ impl std::fmt::Display for ZenohError {
             Self::Plaintext(endpoint) => write!(
                 f,
                 "{endpoint}: not a loopback address, and tcp/ has neither a cipher nor proof of \
-                 the sender; use quic/ with certificates, or --plaintext in a network that you trust"
+                 the sender; use quic/ with certificates, or --plaintext in a trusted network"
             ),
             Self::NoCertificates(endpoint) => write!(
                 f,

@@ -58,7 +58,7 @@ struct OpenSession {
     _token: LivelinessToken,
 }
 
-/// What a session is opened for.
+/// The purpose for which a session is opened.
 struct Opening {
     realm: String,
     keys: Arc<KeyReader>,

@@ -29,7 +29,7 @@ Options:
 Exit status: 2 if an argument or the configuration is invalid, 1 after another error.
 ";
 
-/// What the command line asks for.
+/// The task that the command line requests.
 #[derive(Debug, PartialEq)]
 enum BridgeTask {
     Help,

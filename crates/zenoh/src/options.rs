@@ -32,7 +32,7 @@ pub struct ZenohOptions {
     pub routers: Vec<String>,
     /// Endpoints at which peers reach this host.
     pub listen: Vec<String>,
-    /// Endpoints of peers, or of routers, to which this host connects. Of two peers, one connects.
+    /// Endpoints of peers, or of routers, to which this host connects. One of two peers connects.
     pub connect: Vec<String>,
     /// Certificates. With them, all endpoints are `quic/`.
     pub tls: Option<Certificates>,

@@ -10,8 +10,8 @@ use tontine_remote::link::{HostId, Link, Queued};
 
 const PEER: HostId = HostId(0);
 
-/// Sends a frame until it comes back. Zenoh may lose it if it closes the connection, which depends on
-/// the load of the machine.
+/// Sends a frame until it comes back. Zenoh may lose it if it closes the connection, which depends
+/// on the load of the machine.
 fn exchange(near: &mut TestLink, frame: &[u8]) {
     common::wait_until("the frame comes back", || {
         if near.link.try_send(PEER, &mut frame.to_vec()) != Queued::Yes {

@@ -9,7 +9,7 @@ use super::{Diagnostic, output};
 
 /// Allowed dependencies of each crate.
 const ALLOWED: [(&str, &[&str]); 12] = [
-    ("tontine-c", &["tontine"]),
+    ("tontine-c", &["tontine", "tontine-remote"]),
     ("tontine-mechanisms", &["tontine", "tontine-host"]),
     ("tontine-bench", &["tontine", "tontine-host"]),
     ("tontine-report", &["tontine-bench"]),

@@ -100,8 +100,8 @@ fn tcp_options(config: &Config, plaintext: bool) -> Result<TcpOptions, CommandFa
 
 /// Replaces this process by the program for Zenoh. Returns the reason if that fails.
 fn become_zenoh(config: &Path, asked: &RunGateway) -> CommandFailure {
-    let beside = env::current_exe().ok().map(|program| program.with_file_name(ZENOH_PROGRAM));
-    let program = beside.filter(|path| path.is_file()).unwrap_or_else(|| ZENOH_PROGRAM.into());
+    let neighbour = env::current_exe().ok().map(|program| program.with_file_name(ZENOH_PROGRAM));
+    let program = neighbour.filter(|path| path.is_file()).unwrap_or_else(|| ZENOH_PROGRAM.into());
     let mut command = Command::new(&program);
     command.arg("--config").arg(config);
     if asked.plaintext {

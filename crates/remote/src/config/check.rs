@@ -44,18 +44,18 @@ const NAME_RULE: &str = "1 to 63 of the characters a-z, A-Z, 0-9, `.`, `_` and `
 pub(super) fn check(text: &str) -> Result<Config, Vec<ConfigMistake>> {
     let document = reader::parse(text)?;
     let entries = Reader::root(&document);
-    let mut checker = Checker { reader: Reader::new(text), addresses: HashMap::new() };
+    let mut checker = ConfigChecker { reader: Reader::new(text), addresses: HashMap::new() };
     let config = checker.config(&entries);
     if checker.reader.has_mistakes() { Err(checker.reader.into_mistakes()) } else { Ok(config) }
 }
 
-struct Checker<'t> {
+struct ConfigChecker<'t> {
     reader: Reader<'t>,
     /// The key that uses each address.
     addresses: HashMap<Address, String>,
 }
 
-impl<'t> Checker<'t> {
+impl<'t> ConfigChecker<'t> {
     fn config(&mut self, entries: &[KeyValue<'_, 't>]) -> Config {
         let mut config = Config::new("");
         for entry in entries {

@@ -14,12 +14,12 @@ pub(super) struct Carrier<L> {
     pub(super) link: L,
     /// The frame that is being built.
     pub(super) frame: Vec<u8>,
-    pub(super) outboxes: Vec<Outbox>,
+    pub(super) outboxes: Vec<PeerOutbox>,
 }
 
 /// The frames to one peer, and their counters.
 #[derive(Default)]
-pub(super) struct Outbox {
+pub(super) struct PeerOutbox {
     waiting: VecDeque<Vec<u8>>,
     pub(super) sent: u64,
     pub(super) received: u64,
@@ -27,7 +27,7 @@ pub(super) struct Outbox {
     warned: bool,
 }
 
-impl Outbox {
+impl PeerOutbox {
     /// Counts a frame that arrived.
     pub(super) fn count(&mut self, read: &Result<(Header, &[u8]), FrameError>) {
         match read {
@@ -44,7 +44,7 @@ impl Outbox {
 
 impl<L: Link> Carrier<L> {
     pub(super) fn new(link: L, peers: usize) -> Self {
-        let outboxes = std::iter::repeat_with(Outbox::default).take(peers).collect();
+        let outboxes = std::iter::repeat_with(PeerOutbox::default).take(peers).collect();
         Self { link, frame: Vec::new(), outboxes }
     }
 

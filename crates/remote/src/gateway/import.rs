@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::detector::{Detector, News};
 use crate::frame::{self, Header, MAX_PAYLOAD};
 use crate::link::{HostId, Link};
-use crate::outgoing::{FrameFiller, LaneEnd, OutgoingLane, Progress};
+use crate::outgoing::{FrameFiller, LaneEnd, LaneProgress, OutgoingLane};
 use crate::status::{LaneDirection, LaneState, LaneStatus};
 
 /// Time after which a lane repeats what was not answered; doubled up to [`MAX_REPEAT`].
@@ -110,7 +110,7 @@ impl Imports {
         self.next_due
     }
 
-    /// Handles an event of a relay's descriptor: accepts new lanes, and forgets lanes that are over.
+    /// Handles an event of a relay's descriptor: accepts new lanes and forgets lanes that are over.
     pub(super) fn service<L: Link>(
         &mut self,
         index: usize,
@@ -184,7 +184,7 @@ impl Imports {
             told: None,
         };
         self.lanes.insert(key, added);
-        let greet = Progress { greet: true, ..Progress::default() };
+        let greet = LaneProgress { greet: true, ..LaneProgress::default() };
         self.apply(key, greet, carrier, detectors, Instant::now());
     }
 
@@ -258,7 +258,7 @@ impl Imports {
             frames += 1;
         }
         let drained = import.relay.lane(key.1).is_some_and(|lane| lane.drained);
-        let mut progress = Progress::default();
+        let mut progress = LaneProgress::default();
         if drained && lane.told.is_none() && !lane.machine.is_ending() {
             progress = lane.machine.end_at(lane.last_end.max(lane.machine.acknowledged()));
         }
@@ -332,7 +332,7 @@ impl Imports {
     fn apply<L: Link>(
         &mut self,
         key: (usize, SenderId),
-        progress: Progress,
+        progress: LaneProgress,
         carrier: &mut Carrier<L>,
         detectors: &[Detector],
         now: Instant,

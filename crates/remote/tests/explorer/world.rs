@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tontine_remote::frame::{self, FrameKind, Header};
 use tontine_remote::incoming::{self, IncomingLane, Reply};
-use tontine_remote::outgoing::{FrameFiller, LaneEnd, OutgoingLane, Progress};
+use tontine_remote::outgoing::{FrameFiller, LaneEnd, LaneProgress, OutgoingLane};
 
 use super::network::{Packet, insert, take};
 use super::setting::{Setting, Shared};
@@ -154,7 +154,7 @@ impl World {
             let waits = if self.setting.waits { waits } else { 0 };
             let longest = self.setting.longest();
             self.a = Some(OutgoingLane::new(LANE, self.sender.acked, waits, 4096, longest));
-            self.pump(Progress { greet: true, ..Progress::default() });
+            self.pump(LaneProgress { greet: true, ..LaneProgress::default() });
         }
     }
 
@@ -173,7 +173,7 @@ impl World {
     }
 
     /// The sending gateway acts on progress, and sends what it may.
-    fn pump(&mut self, progress: Progress) {
+    fn pump(&mut self, progress: LaneProgress) {
         let Some(mut lane) = self.a.take() else { return };
         if let Some(acked) = progress.acked {
             self.sender.acked = acked;
@@ -453,7 +453,7 @@ impl World {
             }
             Action::Publish => {
                 self.sender.published += 1;
-                self.pump(Progress::default());
+                self.pump(LaneProgress::default());
             }
             Action::Take(index) => self.owner_takes(index),
             Action::Acknowledge(index) => self.owner_acknowledges(index),
@@ -465,7 +465,7 @@ impl World {
             Action::Suspect => self.suspected = true,
             Action::Heal => {
                 self.suspected = false;
-                self.pump(Progress::default());
+                self.pump(LaneProgress::default());
             }
             Action::GiveUp => {
                 self.gave_up = true;

@@ -5,6 +5,8 @@
 //! [`role_of_this_process`], which does nothing in any other process. A line of its standard output
 //! that begins with `> ` is a report; the end of its standard input asks it to end.
 
+#![allow(unsafe_code, reason = "a process ends without its drops")]
+
 use std::env;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -143,7 +145,7 @@ pub struct SenderTask {
     pub lingers: bool,
 }
 
-/// What a sender has done. Numbers are those of its messages.
+/// The acts of a sender. Numbers are those of its messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderReport {
     pub sent: u64,
@@ -279,7 +281,7 @@ impl SenderTask {
     }
 }
 
-/// What a process of this test does.
+/// The task of a process of this test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Role {
     /// A gateway on TCP, with this configuration file, and a limit of descriptors.

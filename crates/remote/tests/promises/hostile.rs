@@ -27,7 +27,8 @@ fn start(folder: &Path) -> TcpGateways {
     gateways.kill(Host::B);
     let a = format!(
         "name = \"A\"\nstatus = \"{dir}/a.status\"\n[peers.B]\nconnect = \"{address}\"\n[peers.C]\n\
-         connect = \"{c}\"\n[imports]\n\"B/jobs\" = \"{dir}/B-jobs\"\n\"C/jobs\" = \"{dir}/C-jobs\"\n"
+         connect = \"{c}\"\n[imports]\n\"B/jobs\" = \"{dir}/B-jobs\"\n\
+         \"C/jobs\" = \"{dir}/C-jobs\"\n"
     );
     let b = format!(
         "name = \"B\"\nstatus = \"{dir}/b.status\"\nlisten = \"{address}\"\n[peers.A]\n[peers.C]\n\

@@ -1,4 +1,4 @@
-//! What lies between the programs: [`Route`].
+//! The path between the programs: [`Route`].
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// A temporary interruption between the programs, which is no death.
+/// A temporary interruption between the programs, which is not a death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interruption {
     StoppedGateway(Host),

@@ -51,6 +51,7 @@ use std::time::{Duration, Instant};
 
 use super::accepted_lane::{AcceptedLane, join};
 use super::address::SocketId;
+use super::remote_end::refusal_of_this_user;
 use super::wire::{self, ControlMessage, DecodeError};
 use crate::error::{Error, Peer, Result};
 use crate::lane::page::VERSION;
@@ -419,13 +420,6 @@ fn refused(errno: i32, from: Option<SenderCredentials>) -> Error {
         (libc::EACCES, Some(_)) => refusal_of_this_user(),
         _ => Error::Refused { errno },
     }
-}
-
-/// Returns the error of an end that does not allow the user of this process.
-pub(super) fn refusal_of_this_user() -> Error {
-    let uid = rustix::process::geteuid().as_raw();
-    let ours = Peer { pid: Some(std::process::id()), uid };
-    Error::Denied { peer: ours, allowed: Vec::new() }
 }
 
 #[cfg(test)]

@@ -4,12 +4,11 @@
 //! return it as an error ([`super::accepted_lane`]).
 
 use super::address::Address;
-use super::connection::refusal_of_this_user;
 use crate::error::{Error, Peer};
 use crate::lane::page::{REMOTE_CLOSED, REMOTE_DIED, REMOTE_REFUSED, UNREACHABLE};
 
-/// The end of a relayed lane's remote owner. The lane's sender gets the corresponding error, and the
-/// lane is not handed over.
+/// The end of a relayed lane's remote owner. The lane's sender gets the corresponding error, and
+/// the lane is not handed over.
 ///
 /// # Examples
 /// ```
@@ -85,6 +84,13 @@ impl RemoteEnd {
             Self::Refused { errno } => Error::Refused { errno },
         }
     }
+}
+
+/// Returns the error of an end that does not allow the user of this process.
+pub(super) fn refusal_of_this_user() -> Error {
+    let uid = rustix::process::geteuid().as_raw();
+    let ours = Peer { pid: Some(std::process::id()), uid };
+    Error::Denied { peer: ours, allowed: Vec::new() }
 }
 
 #[cfg(test)]

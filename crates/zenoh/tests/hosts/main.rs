@@ -39,7 +39,7 @@ fn main() {
     }
 }
 
-/// How the two gateways reach each other.
+/// The way in which the two gateways reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Through a router of Zenoh in the middle namespace.

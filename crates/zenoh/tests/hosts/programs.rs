@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Sender};
 
-/// What a sender knows at its end.
+/// The facts that a sender knows at its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SenderReport {
     /// Messages that `send` took.
