@@ -7,14 +7,19 @@
 //! patches for a second copy, in which the kernel checks at each of its rules whether to follow the
 //! rule: [`rules`].
 //!
+//! With `--protocol`, the task applies the patches of `crates/remote/mutants` instead:
+//! [`protocol`].
+//!
 //! The task does not change the repository. A patch that no longer applies is updated by hand.
 
 mod patch;
+mod protocol;
 mod rules;
 mod runs;
 mod tree;
 
 pub(crate) use patch::{Patch, RACES, RULES, patches};
+pub(crate) use protocol::protocol_patches;
 pub(crate) use tree::does_not_apply;
 
 use std::io;
@@ -33,6 +38,9 @@ pub(crate) struct MutantsRequest {
     /// Try only N mutants, which change with each commit, and only with tests
     #[arg(long, value_name = "N", conflicts_with = "names")]
     sample: Option<usize>,
+    /// Break the protocol between two gateways instead
+    #[arg(long, conflicts_with_all = ["sample", "rules"])]
+    protocol: bool,
     /// Count the rules that random scenarios use, and break one after another
     #[arg(long, conflicts_with_all = ["names", "sample"])]
     rules: bool,
@@ -50,6 +58,9 @@ pub(crate) struct MutantsRequest {
 /// # Errors
 /// Fails if a patch does not apply or has no test, or if a copy does not build.
 pub(crate) fn run(root: &Path, request: &MutantsRequest) -> io::Result<bool> {
+    if request.protocol {
+        return protocol::run(root, &request.names);
+    }
     if request.rules {
         return rules::run(&PatchedTree::make(root, &RULES)?, request.scenarios, request.seed);
     }

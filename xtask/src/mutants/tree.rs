@@ -99,11 +99,13 @@ fn apply(folder: &Path, patch: &Path, shown: &Path) -> io::Result<()> {
 pub(crate) fn does_not_apply(patch: &Path, why: &str) -> String {
     let failed = why.lines().find_map(|line| line.strip_prefix("error: patch failed: "));
     let place = failed.map_or_else(|| why.trim().to_owned(), |place| format!("hunk at {place}"));
-    let patch = patch.display();
+    let source = patch.ancestors().find(|folder| folder.ends_with("mutants"));
+    let source = source.map_or_else(PathBuf::new, |folder| folder.with_file_name("src"));
+    let (patch, source) = (patch.display(), source.display());
     format!(
         "{patch} does not apply ({place}). Update it: `git apply --3way {patch}`, resolve, \
          replace the diff in the file by `git diff HEAD`, then \
-         `git restore --staged --worktree crates/unix-sim/src`"
+         `git restore --staged --worktree {source}`"
     )
 }
 

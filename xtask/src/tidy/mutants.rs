@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Diagnostic, TextFile};
-use crate::mutants::{Patch, RACES, RULES, does_not_apply, patches};
+use crate::mutants::{Patch, RACES, RULES, does_not_apply, patches, protocol_patches};
 
 /// Directory of the tests that patches name.
 const TESTS: &str = "crates/unix-sim/tests/sim/";
@@ -18,11 +18,15 @@ pub(super) fn check(root: &Path, files: &[TextFile]) -> Vec<Diagnostic> {
     for set in [&RACES, &RULES] {
         match patches(root, set) {
             Ok(patches) => {
-                found.extend(patches.iter().filter_map(|patch| refused(root, patch)));
+                found.extend(patches.iter().filter_map(|patch| refused(root, &patch.path)));
                 found.extend(patches.iter().flat_map(|patch| unknown_tests(patch, files)));
             }
             Err(why) => found.push(complaint(&set.folder(), why.to_string())),
         }
+    }
+    match protocol_patches(root) {
+        Ok(patches) => found.extend(patches.iter().filter_map(|patch| refused(root, patch))),
+        Err(why) => found.push(complaint(Path::new("crates/remote"), why.to_string())),
     }
     found
 }
@@ -32,15 +36,15 @@ fn complaint(path: &Path, text: String) -> Diagnostic {
 }
 
 /// Returns a diagnostic if a patch does not apply.
-fn refused(root: &Path, patch: &Patch) -> Option<Diagnostic> {
+fn refused(root: &Path, patch: &Path) -> Option<Diagnostic> {
     let checked =
-        Command::new("git").args(["apply", "--check"]).arg(&patch.path).current_dir(root).output();
+        Command::new("git").args(["apply", "--check"]).arg(patch).current_dir(root).output();
     let why = match checked {
         Ok(done) if done.status.success() => return None,
         Ok(done) => String::from_utf8_lossy(&done.stderr).into_owned(),
         Err(error) => error.to_string(),
     };
-    Some(complaint(&patch.path, does_not_apply(&patch.path, &why)))
+    Some(complaint(patch, does_not_apply(patch, &why)))
 }
 
 /// Returns a diagnostic for each test of a patch that does not exist.
