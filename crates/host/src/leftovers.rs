@@ -144,10 +144,18 @@ pub fn left_in(folder: &Path, start: &str) -> Vec<PathBuf> {
         };
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let maker = rest[..digits].parse().ok().and_then(Pid::from_raw);
-        maker.is_some_and(|pid| test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+        maker.is_some_and(|pid| {
+            test_kill_process(pid) == Err(rustix::io::Errno::SRCH) || is_zombie(pid)
+        })
     };
     let left = entries.filter(|entry| entry.file_name().to_str().is_some_and(has_ended));
     left.map(|entry| entry.path()).collect()
+}
+
+/// Returns `true` if a process has ended and was not reaped.
+fn is_zombie(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }
 
 /// Removes every entry of `folder` whose name starts with `start`.
