@@ -55,7 +55,10 @@ const EXPORT: u64 = 3 << 32;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// let (jobs, remote_jobs) = (folder.path().join("jobs"), folder.path().join("B-jobs"));
-/// let peer = |name: &str| PeerConfig { name: name.into(), connect: None, unreachable_after: None };
+/// let peer = |name: &str| {
+///     let name = name.into();
+///     PeerConfig { name, connect: None, unreachable_after: None }
+/// };
 /// let mut a = Config::new("A");
 /// a.peers.push(peer("B"));
 /// a.imports.push(ImportConfig {

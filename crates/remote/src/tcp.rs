@@ -2,8 +2,8 @@
 //! two hosts on a cable that is trusted.
 //!
 //! Each connection begins with one line, `tontine/1 REALM FROM TO\n`, from both ends. Frames
-//! follow. A frame names its length, so a damaged one ends the connection, and the dialling end connects
-//! again.
+//! follow. A frame names its length, so a damaged one ends the connection, and the dialling end
+//! connects again.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

@@ -48,8 +48,8 @@ RuntimeDirectoryPreserve=restart
 LimitNOFILE=65536
 
 # An import outside of /run/tontine needs `ReadWritePaths=` with its folder. An export in a home, in
-# /run/user or in /tmp needs other values here. `PrivateUsers=` and `ProtectProc=` must stay off: the
-# gateway identifies programs of other users.
+# /run/user or in /tmp needs other values here. `PrivateUsers=` and `ProtectProc=` must stay off:
+# the gateway identifies programs of other users.
 ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes

@@ -163,7 +163,8 @@ fn wrong_types_are_named() {
         "7:12: lane_cap: expected an integer from 4096 to 1099511627776, found \"1\"; change it",
         "8:9: peers: expected a table, found the time 2020-01-01; write [peers] above its keys",
         "9:11: exports: expected a table, found a list; write [exports] above its keys",
-        "10:12: imports.a: expected PEER/NAME, found \"a\"; write it in quotes, like \"hostB/jobs\"",
+        "10:12: imports.a: expected PEER/NAME, found \"a\"; write it in quotes, like \
+         \"hostB/jobs\"",
         "10:16: imports.a: expected a string, found a table; write it like \
          \"/run/tontine/hostB/jobs\"",
         "11:9: zenoh: expected a table, found \"\"; write [zenoh] above its keys",

@@ -21,8 +21,8 @@ pub(super) fn boot_id() -> u128 {
     u128::from_str_radix(&digits, 16).unwrap_or_else(|_| random())
 }
 
-/// Returns a number for the owner of the socket at `path`, a process. Two owners of one address have
-/// different numbers: the process id and its start time (`proc_pid_stat(5)`) are unique during a
+/// Returns a number for the owner of the socket at `path`, a process. Two owners of one address
+/// have different numbers: the process id and its start time (`proc_pid_stat(5)`) are unique during a
 /// boot. A process in another pid namespace has no id here, and is known by its socket's file.
 pub(super) fn owner(boot: u128, pid: Option<u32>, path: Option<&str>) -> u128 {
     let stat = pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
