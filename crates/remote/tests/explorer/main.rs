@@ -78,6 +78,16 @@ fn spanning() -> Setting {
     Setting::new("record of two frames").spanning()
 }
 
+/// Ends a test that takes an hour or more, unless `REMOTE_WIDE` is set.
+macro_rules! wide {
+    () => {
+        if std::env::var_os("REMOTE_WIDE").is_none() {
+            println!("not explored: takes an hour or more; set REMOTE_WIDE=1");
+            return;
+        }
+    };
+}
+
 #[test]
 fn one_fault_breaks_no_promise() {
     for setting in [plain, narrow, slow] {
@@ -99,15 +109,17 @@ fn two_faults_break_no_promise() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes an hour or more, with REMOTE_WIDE=1"]
 fn two_faults_among_four_frames_break_no_promise() {
+    wide!();
     assert_both_sound(plain, 4, 2);
     assert_both_sound(slow, 3, 2);
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes an hour or more, with REMOTE_WIDE=1"]
 fn two_faults_break_no_record_of_two_frames() {
+    wide!();
     assert_both_sound(spanning, 2, 2);
 }
 
@@ -118,29 +130,10 @@ fn two_faults_while_sending_break_no_promise() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes an hour or more, with REMOTE_WIDE=1"]
 fn three_faults_break_no_promise() {
+    wide!();
     assert_both_sound(plain, 2, 3);
     assert_both_sound(narrow, 2, 3);
     assert_both_sound(slow, 2, 3);
-}
-
-#[test]
-#[ignore = "an experiment"]
-fn measure() {
-    let env = |name: &str, default: u64| {
-        std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
-    };
-    let mut setting = Setting {
-        room: env("ROOM", 64),
-        capacity: env("CAP", 9) as usize,
-        max_frames: env("FRAMES", 3) as usize,
-        publishes: env("PUB", 0) == 1,
-        sees_at_once: env("ONCE", 1) == 1,
-        ..Setting { waits: env("WAITS", 0) == 1, ..Setting::new("measured") }
-    };
-    if env("SPAN", 0) == 1 {
-        setting = setting.spanning();
-    }
-    assert_sound(setting, env("FAULTS", 1) as u8);
 }
