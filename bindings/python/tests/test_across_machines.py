@@ -35,9 +35,9 @@ def hosts(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
         f'name = "far"\nstatus = "{tmp_path}/far.status"\nlisten = "127.0.0.1:{port}"\n'
         f'[peers.near]\n[exports]\njobs = "{jobs}"\n'
     )
+    command = [PROGRAM, "bridge", "--log", "warn", "--config"]
     gateways = [
-        subprocess.Popen([PROGRAM, "bridge", "--log", "warn", "--config", f"{tmp_path}/{name}.toml"])
-        for name in ("far", "near")
+        subprocess.Popen([*command, f"{tmp_path}/{name}.toml"]) for name in ("far", "near")
     ]
     try:
         end = time.monotonic() + 30

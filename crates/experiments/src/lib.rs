@@ -4,8 +4,8 @@
 //! `told`; `across_machines`, `allocators`, `false_sharing`, `liveness_check`, `round_trip`,
 //! `shared_heaps`, `signal_delivery`, `spawn`, `survival`, `thread_vs_process`, `throughput`,
 //! `trees`; `builds`, `core_to_core`, `death_notice`, `fork_throughput`, `lost_signals`,
-//! `many_senders`, `queue_with_check`, `reentrancy`, `sessions`, `signal_throughput`, `thread_local`, `wake_up`;
-//! `as_published`.
+//! `many_senders`, `queue_with_check`, `reentrancy`, `sessions`, `signal_throughput`,
+//! `thread_local`, `wake_up`; `as_published`.
 //!
 //! Each experiment has a folder and implements [`tontine_bench::suite::Experiment`]. It lists its
 //! variants and, for one machine, its tasks, and returns the samples of a task in the order in

@@ -22,8 +22,8 @@ pub(super) fn boot_id() -> u128 {
 }
 
 /// Returns a number for the owner of the socket at `path`, a process. Two owners of one address
-/// have different numbers: the process id and its start time (`proc_pid_stat(5)`) are unique during a
-/// boot. A process in another pid namespace has no id here, and is known by its socket's file.
+/// have different numbers: the process id and its start time (`proc_pid_stat(5)`) are unique during
+/// a boot. A process in another pid namespace has no id here, and is known by its socket's file.
 pub(super) fn owner(boot: u128, pid: Option<u32>, path: Option<&str>) -> u128 {
     let stat = pid.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/stat")).ok());
     // The name of the program, in parentheses, may contain spaces; the start time is field 22.
