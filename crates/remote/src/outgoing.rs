@@ -309,7 +309,7 @@ impl OutgoingLane {
     }
 
     /// Repeats what may be lost: the `HELLO`, or everything that was not accepted. If everything
-    /// was, send a [probe](OutgoingLane::probe) and the [`BYE`](OutgoingLane::bye).
+    /// was, send a [probe](OutgoingLane::probe) and the [`BYE`](OutgoingLane::take_bye).
     pub fn on_timer(&mut self) -> LaneProgress {
         let greet = self.phase == LanePhase::Greeting;
         let rewound = self.phase == LanePhase::Open && self.accepted < self.next;
