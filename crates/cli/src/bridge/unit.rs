@@ -1,4 +1,4 @@
-//! A unit for systemd: [`unit`].
+//! A unit for systemd: [`unit()`].
 
 use std::path::Path;
 
