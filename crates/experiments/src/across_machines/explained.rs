@@ -17,14 +17,15 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     ],
     steps: &[
         "Two network namespaces are created on this machine, and a veth pair joins them. Each \
-         contains a program, and for `tontine` a gateway, which is a process of its own. The \
-         machine's real network is not changed, and the namespaces end with their processes.",
+         contains a program, and for `tontine` and `tontine-zenoh` a gateway, which is a process of \
+         its own. For `nats` and `redis-stream`, host B contains the server too. The machine's real \
+         network is not changed, and the namespaces end with their processes.",
         "`one by one`: the program on host A sends a message of 64 bytes, and the program on host \
          B sends one back. After a warm-up of a tenth as many, each of these round trips is timed. \
-         For `tontine`, the same two programs first do so on one host, each sending into the \
+         For gateways, the same two programs first do so on one host, each sending into the \
          other's mailbox.",
         "`stream`: host A sends numbered messages of 64 bytes for a fixed time and waits until \
-         host B has received them all: for `tontine` until the last one is acknowledged, for the \
+         host B has received them all: for gateways until the last one is acknowledged, for the \
          others until B's answer to the last one arrives. A quarter of this time is streamed \
          before, as a warm-up. B checks every number: if a message is lost, duplicated or out of \
          order, the row fails.",
@@ -42,14 +43,23 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               process to another on one host, and a message through gateways takes two such hops \
               more. The path has four processes: on two processors they take turns, and other load \
               makes them wait for each other. In a stream, `tcp` makes a system call for each \
-              message, which gateways, ZeroMQ and `tcp-buffered` avoid; `tcp-buffered` is the \
-              ceiling, and its messages wait until the buffer is full.",
+              message, which all other rows avoid; `tcp-buffered` is the ceiling, and its messages \
+              wait until the buffer is full. The programs that talk to NATS and Redis collect \
+              60 KiB in the same way, and spend less time than the clients of these projects: \
+              their rows show the servers. Neither server writes to a disk; core NATS forgets a \
+              message that it has forwarded, and no reader of the stream acknowledges an entry, so \
+              both promise less than a mailbox. A server on a third host would add a hop.",
     calls: &[
         (
             "tontine",
             "in the programs as in `mailbox-sleep` of round-trip; in each gateway epoll_wait to \
              sleep, read and write on the TCP socket for each batch of messages and of \
              acknowledgements, and the doorbells of the mailboxes",
+        ),
+        (
+            "tontine-zenoh",
+            "as `tontine`, and futex to pass frames between the threads of the gateway; the \
+             carrier's threads call epoll_wait, sendto and recvfrom",
         ),
         ("tcp", "write to send, read to wait"),
         ("tcp-buffered", "write for each 60 KiB of messages, read to wait"),
@@ -58,5 +68,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
             "poll to wait, and the eventfds by which the library wakes its thread; in this thread \
              epoll_wait, sendto and recvfrom",
         ),
+        ("nats", "as `tcp-buffered`; in the server epoll_wait, read and write"),
+        ("redis-stream", "as `tcp-buffered`; in the server epoll_wait, read and write"),
     ],
 };

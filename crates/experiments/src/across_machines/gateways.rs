@@ -1,11 +1,12 @@
-//! `tontine`: a mailbox on each host, and between them a gateway on each host.
+//! `tontine` and `tontine-zenoh`: a mailbox on each host, and between them a gateway on each host.
 //!
 //! The program sends into the mailbox of its host's gateway, which is a process of its own. This
 //! gateway carries the message over TCP to the other host's gateway, which sends it into the
 //! mailbox of the program there. The way back is the same. Without gateways, each program sends
-//! into the other's mailbox.
+//! into the other's mailbox. For `tontine-zenoh`, the gateways are the installed program.
 
 use std::cell::Cell;
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,18 +25,30 @@ use tontine_remote::tcp::{TcpLink, TcpOptions};
 
 use super::crossing::{Crossing, CrossingEnd, HostSide};
 use super::hosts::{exit_status, report_to, wait_for};
+use super::server::start;
 
+/// The gateway with Zenoh as the carrier.
+const PROGRAM: &str = "tontine-bridge-zenoh";
 /// The name by which a gateway exports the program's mailbox.
 const INBOX: &str = "inbox";
 /// Timeout for the acknowledgement of a whole stream.
 const ACKNOWLEDGEMENT: Duration = Duration::from_secs(60);
 
+/// The carrier between the gateways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GatewayKind {
+    /// TCP, in forks of this program.
+    Tcp,
+    /// Zenoh over TCP, in processes of [`PROGRAM`].
+    Zenoh,
+}
+
 /// A mailbox on each host.
 pub(super) struct MailboxCrossing<'a> {
     /// A directory that both hosts see. The gateways make no use of that.
     pub(super) folder: &'a Path,
-    /// `true` if gateways carry the messages, `false` if each program reaches the other's mailbox.
-    pub(super) gateways: bool,
+    /// The gateways that carry the messages. `None` if each program reaches the other's mailbox.
+    pub(super) gateways: Option<GatewayKind>,
     /// `true` if the programs sleep at once when they wait, `false` if they spin first, as they do
     /// by default.
     pub(super) sleeps: bool,
@@ -67,14 +80,36 @@ impl MailboxCrossing<'_> {
         config
     }
 
-    /// Starts the gateway of a host.
-    fn start_gateway(&self, side: HostSide, errors: &ChildError) -> Result<Child> {
+    /// Starts the installed gateway with Zenoh as the carrier.
+    fn start_program(&self, side: HostSide) -> Result<Child> {
+        let (name, other) = (side.name(), side.other().name());
+        let listener = HostSide::listener();
+        let (listen, connect) = match side {
+            HostSide::A => (String::new(), format!("connect = \"{listener}\"\n")),
+            HostSide::B => (format!("listen = [\"{listener}\"]\n"), String::new()),
+        };
+        let status = self.folder.join(format!("{name}-status"));
+        let (inbox, import) = (self.inbox(side), self.import(side));
+        let text = format!(
+            "name = \"{name}\"\nstatus = {status:?}\n{listen}[peers.{other}]\n{connect}[exports]\n\
+             {INBOX} = {inbox:?}\n[imports]\n\"{other}/{INBOX}\" = {import:?}\n"
+        );
+        let config = self.folder.join(format!("{name}.toml"));
+        fs::write(&config, text).setting_up("writing a file")?;
+        let config = config.display().to_string();
+        let arguments = ["--config", &config, "--plaintext", "--log", "error"].map(str::to_owned);
+        let reach = || Sender::connect(&import).ok().map(drop);
+        start(PROGRAM, &arguments, self.folder, reach).map(|(child, ())| child)
+    }
+
+    /// Forks the gateway of a host, with TCP as the carrier.
+    fn fork_gateway(&self, side: HostSide, errors: &ChildError) -> Result<Child> {
         let (ready, report) = pipe()?;
         let (ready, report) = (Cell::new(Some(ready)), Cell::new(Some(report)));
         let child = Child::fork(|| {
             drop(ready.take());
-            let run = report.take().map_or(Ok(()), |report| self.run_gateway(side, &report));
-            exit_status(errors, run)
+            let run = |report| exit_status(errors, self.run_gateway(side, &report));
+            report.take().map_or(1, run)
         })?;
         drop(report.take());
         if let Some(ready) = ready.take() {
@@ -116,7 +151,11 @@ impl Crossing for MailboxCrossing<'_> {
 
     fn prepare(&self, side: HostSide, errors: &ChildError) -> Result<Self::Half> {
         // Before the mailbox exists, so that the gateway does not inherit its descriptors.
-        let gateway = self.gateways.then(|| self.start_gateway(side, errors)).transpose()?;
+        let gateway = match self.gateways {
+            Some(GatewayKind::Tcp) => Some(self.fork_gateway(side, errors)?),
+            Some(GatewayKind::Zenoh) => Some(self.start_program(side)?),
+            None => None,
+        };
         life()?;
         let mailbox = self.options().bind(self.inbox(side)).map_err(refused)?;
         Ok((mailbox, gateway))

@@ -127,12 +127,12 @@ fn host_a<C: Crossing>(
     let (here, there) = StepPipes::pair()?;
     let (here, there) = (Cell::new(Some(here)), Cell::new(Some(there)));
     let host_b = Child::fork(|| {
-        // Each side closes the other side's ends, so that a death appears as an end of file.
+        // Each side closes the other side's ends, so that a death appears as an end of file. An
+        // error is stored before that, because it is the cause.
         drop(here.take());
-        let done = there
-            .take()
-            .map_or(Ok(()), |steps| host_b(crossing, separation, errors, &steps, answer));
-        exit_status(errors, done)
+        there.take().map_or(1, |steps| {
+            exit_status(errors, host_b(crossing, separation, errors, &steps, answer))
+        })
     })?;
     drop(there.take());
     let Some(steps) = here.take() else {

@@ -2,7 +2,8 @@
 //!
 //! Two network namespaces of this machine, joined by a veth pair, represent the hosts (`hosts`). A
 //! message crosses through a gateway on each host (`gateways`), over one TCP connection
-//! (`framed_tcp`), or over ZeroMQ (`zeromq_tcp`). Every row follows the protocol in `timing`.
+//! (`coded_tcp`), over ZeroMQ (`zeromq_tcp`), or through a message server on host B (`nats`,
+//! `redis`). Every row follows the protocol in `timing`.
 //!
 //! The network between the hosts is the kernel's own: it neither loses nor delays a packet, so the
 //! figures show the cost of the programs and of TCP, not that of a network.
@@ -20,17 +21,23 @@ use tontine_host::error::{MeasureError, Result};
 use tontine_host::leftovers::Folder;
 use tontine_host::os::pin;
 
+use coded_tcp::TcpCrossing;
 use crossing::Crossing;
-use framed_tcp::TcpCrossing;
-use gateways::MailboxCrossing;
+use gateways::{GatewayKind, MailboxCrossing};
 use hosts::{CrossingTimes, HostSeparation, across};
+use nats::NatsCodec;
+use redis::RedisCodec;
+use server::{MessageServer, ServerCrossing};
 use timing::CrossingWork;
 
+mod coded_tcp;
 mod crossing;
 mod explained;
-mod framed_tcp;
 mod gateways;
 mod hosts;
+mod nats;
+mod redis;
+mod server;
 mod timing;
 #[cfg(feature = "peers")]
 mod zeromq_tcp;
@@ -43,6 +50,8 @@ const ONE_BY_ONE: &str = "one by one";
 const STREAM: &str = "stream";
 /// The variant that shows how many messages the connection itself can carry.
 const BUFFERED: &str = "tcp-buffered";
+/// The variant whose gateways are programs, with Zenoh as their carrier.
+const OVER_ZENOH: &str = "tontine-zenoh";
 /// Number of processes on the path through gateways.
 const PROCESSES: usize = 4;
 
@@ -106,14 +115,20 @@ impl Experiment for AcrossMachines {
     fn ratios(&self) -> Vec<(&'static str, &'static str)> {
         let to_tcp = VARIANTS.iter().map(|variant| (variant.name, "tcp"));
         let to_tcp = to_tcp.filter(|(name, _)| *name != "tcp");
-        to_tcp.chain([("tontine", BUFFERED), ("tontine", "zeromq-tcp")]).collect()
+        let of_gateways = ["tontine", OVER_ZENOH].into_iter().flat_map(|name| {
+            [BUFFERED, "zeromq-tcp", "nats", "redis-stream"].map(|base| (name, base))
+        });
+        to_tcp.chain(of_gateways).chain([(OVER_ZENOH, "tontine")]).collect()
     }
 }
 
 /// Measures a variant.
 fn measure(variant: &str, work: CrossingWork, patience: Duration) -> Result<Observed> {
     match variant {
-        "tontine" => through_gateways(work, patience),
+        "tontine" => through_gateways(GatewayKind::Tcp, work, patience),
+        OVER_ZENOH => through_gateways(GatewayKind::Zenoh, work, patience),
+        "nats" => through_server::<NatsCodec>(work, patience),
+        "redis-stream" => through_server::<RedisCodec>(work, patience),
         "tcp" => measure_one(&TcpCrossing { buffered: false }, work, patience),
         BUFFERED => measure_one(&TcpCrossing { buffered: true }, work, patience),
         #[cfg(feature = "peers")]
@@ -131,21 +146,26 @@ fn measure_one<C: Crossing>(
     Ok(Observed { series: vec![series(times)], ..Observed::default() })
 }
 
+fn through_server<S: MessageServer>(work: CrossingWork, patience: Duration) -> Result<Observed> {
+    let folder = Folder::new("hosts")?;
+    measure_one(&ServerCrossing::<S>::new(folder.path()), work, patience)
+}
+
 /// Measures the path through gateways. Round trips are measured before that between the same two
 /// programs on one host, each of which sends into the other's mailbox.
-fn through_gateways(work: CrossingWork, patience: Duration) -> Result<Observed> {
+fn through_gateways(kind: GatewayKind, work: CrossingWork, patience: Duration) -> Result<Observed> {
     // A program that waits for an answer of another host, which is never there within
     // microseconds, sleeps at once. In a stream the default is used.
     let sleeps = matches!(work, CrossingWork::Rounds { .. });
     let mut local = None;
     if sleeps {
         let folder = Folder::new("hosts")?;
-        let crossing = MailboxCrossing { folder: folder.path(), gateways: false, sleeps };
+        let crossing = MailboxCrossing { folder: folder.path(), gateways: None, sleeps };
         local = Some(run(&crossing, HostSeparation::OneHost, work, patience)?.one_way);
     }
     // A new directory, because the mailboxes of killed programs are left in the first one.
     let folder = Folder::new("hosts")?;
-    let crossing = MailboxCrossing { folder: folder.path(), gateways: true, sleeps };
+    let crossing = MailboxCrossing { folder: folder.path(), gateways: Some(kind), sleeps };
     let remote = run(&crossing, HostSeparation::Namespaces, work, patience)?;
 
     let mut observed = Observed::default();
@@ -191,6 +211,10 @@ const VARIANTS: &[Variant] = &[
         name: "tontine",
         summary: "program, mailbox, gateway, TCP, gateway, mailbox, program; acknowledged",
     },
+    Variant {
+        name: OVER_ZENOH,
+        summary: "the same with `tontine-bridge-zenoh`: Zenoh over TCP between the gateways",
+    },
     Variant { name: "tcp", summary: "one TCP connection, one write per message, TCP_NODELAY" },
     Variant {
         name: BUFFERED,
@@ -198,6 +222,8 @@ const VARIANTS: &[Variant] = &[
     },
     #[cfg(feature = "peers")]
     Variant { name: "zeromq-tcp", summary: "ZeroMQ PAIR sockets over TCP" },
+    Variant { name: "nats", summary: "a NATS server on host B; core NATS" },
+    Variant { name: "redis-stream", summary: "a Redis server on host B; XADD and XREAD in memory" },
 ];
 
 #[cfg(test)]

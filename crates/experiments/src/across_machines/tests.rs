@@ -6,8 +6,8 @@ use std::time::Instant;
 use tontine_host::peer::in_a_process_of_its_own;
 use tontine_mechanisms::end::Inlet;
 
+use super::coded_tcp::{CodedTcp, LengthCodec};
 use super::crossing::{CrossingEnd, HostSide};
-use super::framed_tcp::FramedTcp;
 use super::gateways::MailboxEnd;
 use super::*;
 
@@ -58,7 +58,7 @@ fn yields(variant: &str, work: CrossingWork, metrics: &[&str], samples: usize) -
 fn every_crossing_yields_its_series_and_leaves_nothing() {
     for variant in VARIANTS {
         let latencies: &[&str] = match variant.name {
-            "tontine" => &["one_way", "one_way_local"],
+            "tontine" | OVER_ZENOH => &["one_way", "one_way_local"],
             _ => &["one_way"],
         };
         passes(|| yields(variant.name, BRIEF, latencies, 20));
@@ -95,11 +95,11 @@ fn each_host_has_its_own_device_and_no_other() {
             || expect(devices() == ["eth0", "lo"], || format!("found the devices {:?}", devices()));
         let before = devices();
         let crossing = TcpCrossing { buffered: false };
-        let time = |end: &mut FramedTcp| {
+        let time = |end: &mut CodedTcp<LengthCodec>| {
             inside()?;
             timing::time(CrossingWork::Rounds { rounds: 1, warm_up: 0 }, end)
         };
-        let answer = |end: &mut FramedTcp| {
+        let answer = |end: &mut CodedTcp<LengthCodec>| {
             inside()?;
             timing::answer(end)
         };
@@ -113,11 +113,11 @@ fn error_on_host_b_ends_both_and_is_returned() {
     passes(|| {
         let began = Instant::now();
         let crossing = TcpCrossing { buffered: false };
-        let time = |end: &mut FramedTcp| {
+        let time = |end: &mut CodedTcp<LengthCodec>| {
             end.settle()?;
             Ok(CrossingTimes::default())
         };
-        let answer = |_: &mut FramedTcp| Err(MeasureError::fail("no answer today"));
+        let answer = |_: &mut CodedTcp<LengthCodec>| Err(MeasureError::fail("no answer today"));
         let found = across(&crossing, HostSeparation::Namespaces, PATIENCE, time, answer);
         match found {
             Err(MeasureError::Failed(why)) if why == "no answer today" => {
@@ -133,7 +133,7 @@ fn error_on_host_b_ends_both_and_is_returned() {
 fn silent_program_fails_after_timeout() {
     passes(|| {
         let folder = Folder::new("hosts")?;
-        let crossing = MailboxCrossing { folder: folder.path(), gateways: false, sleeps: true };
+        let crossing = MailboxCrossing { folder: folder.path(), gateways: None, sleeps: true };
         let time = |end: &mut MailboxEnd| timing::time(BRIEF, end);
         let answer = |end: &mut MailboxEnd| {
             loop {
