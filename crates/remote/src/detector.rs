@@ -1,7 +1,7 @@
 //! The failure detector for one peer: [`Detector`].
 //!
-//! Silence is not death: a peer that does not answer is *suspected*, and only its answer, or a new
-//! boot id, proves anything. Nothing here does input or output: the caller passes the time in.
+//! Silence is not death: a peer that does not answer is *suspected*, and only its answer proves
+//! anything. Nothing here does input or output: the caller passes the time in.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,6 @@ pub struct News {
     pub healed: bool,
     /// The peer's gateway was restarted.
     pub new_instance: bool,
-    /// The peer's host was restarted, so every process that ran there has ended.
-    pub new_boot: bool,
 }
 
 /// The failure detector for one peer.
@@ -28,7 +26,7 @@ pub struct Detector {
     pinged: Option<Instant>,
     heard: Instant,
     suspected: Option<Instant>,
-    identity: Option<(u128, u128)>,
+    instance: Option<u128>,
     round_trip: Option<Duration>,
 }
 
@@ -40,7 +38,7 @@ impl Detector {
             pinged: None,
             heard: now,
             suspected: None,
-            identity: None,
+            instance: None,
             round_trip: None,
         }
     }
@@ -64,8 +62,8 @@ impl Detector {
         self.pinged.map(|pinged| pinged + PING_INTERVAL)
     }
 
-    /// Notes an answer to the ping with this number, from a gateway with this instance and boot id.
-    pub fn on_pong(&mut self, nonce: u64, instance: u128, boot: u128, now: Instant) -> News {
+    /// Notes an answer to the ping with this number, from a gateway with this instance.
+    pub fn on_pong(&mut self, nonce: u64, instance: u128, now: Instant) -> News {
         // An old answer proves nothing about the present.
         if nonce.saturating_add(3) < self.nonce || nonce > self.nonce {
             return News::default();
@@ -73,13 +71,17 @@ impl Detector {
         if nonce == self.nonce {
             self.round_trip = self.pinged.map(|pinged| now.saturating_duration_since(pinged));
         }
-        let before = self.identity.replace((instance, boot));
+        let before = self.instance.replace(instance);
         let healed = self.suspected.take().is_some() || before.is_none();
         self.heard = now;
-        News {
-            healed,
-            new_instance: before.is_some_and(|before| before.0 != instance),
-            new_boot: before.is_some_and(|before| before.1 != boot),
+        News { healed, new_instance: before.is_some_and(|before| before != instance) }
+    }
+
+    /// Notes an answer to a frame of this gateway other than a ping. It proves that the peer lives,
+    /// but it does not end a suspicion: the answer may be old.
+    pub fn on_answer(&mut self, now: Instant) {
+        if self.is_reachable() {
+            self.heard = now;
         }
     }
 
@@ -101,12 +103,12 @@ impl Detector {
 
     /// Returns `true` if the peer has answered since this gateway started.
     pub fn was_seen(&self) -> bool {
-        self.identity.is_some()
+        self.instance.is_some()
     }
 
     /// Returns `true` while the peer answers.
     pub fn is_reachable(&self) -> bool {
-        self.identity.is_some() && self.suspected.is_none()
+        self.instance.is_some() && self.suspected.is_none()
     }
 
     /// Returns the time between the last ping and its answer.
@@ -127,7 +129,7 @@ mod tests {
         let first = detector.ping(at(0)).expect("due at once");
         assert_eq!(detector.ping(at(249)), None);
         let seen = News { healed: true, ..News::default() };
-        assert_eq!(detector.on_pong(first, 1, 2, at(1)), seen);
+        assert_eq!(detector.on_pong(first, 1, at(1)), seen);
         assert_eq!(detector.round_trip(), Some(Duration::from_millis(1)));
         for ms in [250, 500, 750, 1000] {
             assert!(detector.ping(at(ms)).is_some());
@@ -136,21 +138,39 @@ mod tests {
         assert!(detector.suspects(at(1001)));
         assert!(!detector.suspects(at(1002)), "reported once");
         let last = detector.ping(at(1250)).expect("due");
-        assert_eq!(detector.on_pong(last, 1, 2, at(1251)), seen);
+        assert_eq!(detector.on_pong(last, 1, at(1251)), seen);
         assert!(detector.is_reachable());
     }
 
     #[test]
-    fn new_instance_and_new_boot_are_reported_once() {
+    fn new_instance_is_reported_once() {
         let now = Instant::now();
         let mut detector = Detector::new(now);
         let nonce = detector.ping(now).expect("due at once");
-        detector.on_pong(nonce, 1, 2, now);
+        detector.on_pong(nonce, 1, now);
         let restarted = News { new_instance: true, ..News::default() };
-        assert_eq!(detector.on_pong(nonce, 3, 2, now), restarted);
-        let rebooted = News { new_instance: true, new_boot: true, ..News::default() };
-        assert_eq!(detector.on_pong(nonce, 4, 5, now), rebooted);
-        assert_eq!(detector.on_pong(nonce, 4, 5, now), News::default());
+        assert_eq!(detector.on_pong(nonce, 3, now), restarted);
+        assert_eq!(detector.on_pong(nonce, 3, now), News::default());
+    }
+
+    #[test]
+    fn answers_delay_suspicion_but_do_not_end_it() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut detector = Detector::new(start);
+        detector.on_answer(at(0));
+        let first = detector.ping(at(0)).expect("due at once");
+        detector.on_pong(first, 1, at(1));
+        for ms in [250, 500, 750, 1000, 1250] {
+            detector.ping(at(ms));
+        }
+        detector.on_answer(at(900));
+        assert!(!detector.suspects(at(1300)));
+        detector.ping(at(1500));
+        detector.ping(at(1750));
+        assert!(detector.suspects(at(1900)));
+        detector.on_answer(at(1901));
+        assert!(!detector.is_reachable());
     }
 
     #[test]
@@ -160,9 +180,9 @@ mod tests {
         for count in 0..5 {
             detector.ping(start + PING_INTERVAL * count);
         }
-        assert_eq!(detector.on_pong(1, 1, 2, start), News::default());
-        assert_eq!(detector.on_pong(6, 1, 2, start), News::default());
-        assert_eq!(detector.on_pong(u64::MAX, 1, 2, start), News::default());
+        assert_eq!(detector.on_pong(1, 1, start), News::default());
+        assert_eq!(detector.on_pong(6, 1, start), News::default());
+        assert_eq!(detector.on_pong(u64::MAX, 1, start), News::default());
         assert!(!detector.was_seen());
     }
 

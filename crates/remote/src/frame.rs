@@ -41,14 +41,15 @@ pub const UNKNOWN: u16 = 32;
 pub const REPEAT: u16 = 128;
 /// `BYE`: the sending gateway has learned how the lane ended and expects nothing more.
 pub const SETTLED: u16 = 64;
+/// `BYE`: the sending gateway does not have the lane.
+pub const ABSENT: u16 = 256;
 
 /// The kinds of frames, with the meaning of `a`, `b` and `c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FrameKind {
     /// Sending gateway: offers a lane. `a` is the acknowledged position, at which the lane begins;
-    /// `b` the maximum number of bytes in the lane; `c` the length of the longest message. The
-    /// payload is the name of the mailbox.
+    /// `c` the length of the longest message. The payload is the name of the mailbox.
     Hello = 1,
     /// Sending gateway: records of a lane. `a` is the position of the first byte; `b` the number of
     /// bytes that belong to a record which an earlier frame began; `c` the acknowledged position.
@@ -56,9 +57,9 @@ pub enum FrameKind {
     /// Receiving gateway: `a` is the position accepted, `b` the one acknowledged, `c` the one up to
     /// which the sending gateway may send.
     Status = 3,
-    /// Both: `a` is a number to repeat. `lane` is the gateway's instance, `owner` its boot id.
+    /// Both: `a` is a number to repeat. `lane` is the gateway's instance.
     Ping = 4,
-    /// Both: answers a `PING`, with its `a`, and the answering gateway's instance and boot id.
+    /// Both: answers a `PING`, with its `a`, and the answering gateway's instance.
     Pong = 5,
     /// Sending gateway: the sender has ended. `a` is the end of its last record.
     Bye = 6,
@@ -72,7 +73,7 @@ impl FrameKind {
         match self {
             Self::Hello => WAITS | WAITS_THROUGH_RESTARTS,
             Self::Status => CLOSED | OWNER_DIED | REFUSED | UNKNOWN | REPEAT,
-            Self::Bye => SETTLED,
+            Self::Bye => SETTLED | ABSENT,
             Self::Data | Self::Ping | Self::Pong => 0,
         }
     }
@@ -89,7 +90,7 @@ pub struct Header {
     pub attempt: u32,
     /// The lane, or the gateway's instance in `PING` and `PONG`.
     pub lane: u128,
-    /// The owner, or the host's boot id in `PING` and `PONG`.
+    /// The owner, 0 if not known.
     pub owner: u128,
     /// See [`FrameKind`].
     pub a: u64,

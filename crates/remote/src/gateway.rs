@@ -28,8 +28,10 @@ use crate::frame::{FrameKind, Header};
 use crate::link::{HostId, Link, LinkEvent};
 use crate::status::{GatewayStatus, PeerState, PeerStatus};
 
-/// Maximum number of link events handled per turn.
-const EVENTS_A_TURN: usize = 64;
+/// Maximum number of link events handled per turn, and of bytes in their frames. The notice of an
+/// owner's death waits for the end of a turn.
+const EVENTS_PER_TURN: usize = 64;
+const BYTES_PER_TURN: usize = 1 << 20;
 /// Interval of the tasks that no descriptor and no timer of a lane announces.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -96,7 +98,6 @@ pub struct Gateway<L: Link> {
     set: OwnedFd,
     /// Random number of this run.
     instance: u128,
-    boot: u128,
     started: Instant,
     ticked: Instant,
 }
@@ -151,7 +152,7 @@ impl<L: Link> Gateway<L> {
             watch(descriptor, IMPORT | index as u64).map_err(system)?;
         }
         let now = Instant::now();
-        let boot = identity::boot_id();
+        let boot = identity::boot_id().map_err(GatewayError::System)?;
         Ok(Self {
             detectors: vec![Detector::new(now); config.peers.len()],
             carrier: Carrier::new(link, config.peers.len()),
@@ -160,7 +161,6 @@ impl<L: Link> Gateway<L> {
             imports,
             set,
             instance: identity::random(),
-            boot,
             started: now,
             ticked: now,
         })
@@ -195,7 +195,9 @@ impl<L: Link> Gateway<L> {
         self.exports.reply(&mut self.carrier);
         let sleeps = !worked && self.imports.arm() && self.exports.arm();
         let timeout = if sleeps { self.sleep_time(timeout, now) } else { Duration::ZERO };
-        self.wait(timeout)
+        self.wait(timeout)?;
+        self.exports.reply(&mut self.carrier);
+        Ok(())
     }
 
     fn sleep_time(&self, timeout: Option<Duration>, now: Instant) -> Duration {
@@ -230,7 +232,8 @@ impl<L: Link> Gateway<L> {
 
     /// Handles what the link has received. Returns `true` if it may have more.
     fn read_link(&mut self, now: Instant) -> bool {
-        for _ in 0..EVENTS_A_TURN {
+        let mut left = BYTES_PER_TURN;
+        for _ in 0..EVENTS_PER_TURN {
             let Some(event) = self.carrier.link.poll() else { return false };
             match event {
                 // What waits for space in a connection that ended goes to the next one, or is lost.
@@ -246,11 +249,13 @@ impl<L: Link> Gateway<L> {
                     let read = Header::read(bytes);
                     counters.count(&read);
                     let Ok((header, payload)) = read else { continue };
+                    left = left.saturating_sub(bytes.len());
                     match header.kind {
                         FrameKind::Hello | FrameKind::Data | FrameKind::Bye => {
                             self.exports.on_frame(from, &header, payload, &self.set, now);
                         }
                         FrameKind::Status => {
+                            self.detectors[from.0 as usize].on_answer(now);
                             let errno = payload.first_chunk().map_or(0, |b| i32::from_le_bytes(*b));
                             let (carrier, detectors) = (&mut self.carrier, &self.detectors);
                             self.imports.on_status(from, &header, errno, carrier, detectors, now);
@@ -261,9 +266,12 @@ impl<L: Link> Gateway<L> {
                         }
                         FrameKind::Pong => {
                             let detector = &mut self.detectors[from.0 as usize];
-                            let news = detector.on_pong(header.a, header.lane, header.owner, now);
+                            let news = detector.on_pong(header.a, header.lane, now);
                             self.on_news(from, news, now);
                         }
+                    }
+                    if left == 0 {
+                        break;
                     }
                 }
             }
@@ -273,8 +281,7 @@ impl<L: Link> Gateway<L> {
 
     /// Returns a `PING` with this number.
     fn identity(&self, nonce: u64) -> Header {
-        let ping = Header::new(FrameKind::Ping, self.instance, 0);
-        Header { owner: self.boot, a: nonce, ..ping }
+        Header { a: nonce, ..Header::new(FrameKind::Ping, self.instance, 0) }
     }
 
     fn on_news(&mut self, from: HostId, news: News, now: Instant) {
@@ -282,7 +289,7 @@ impl<L: Link> Gateway<L> {
         if news.new_instance {
             self.exports.on_restart(from, now);
         }
-        if news.healed || news.new_instance || news.new_boot {
+        if news.healed || news.new_instance {
             self.imports.on_news(from, news, carrier, detectors, now);
         }
     }
@@ -293,7 +300,11 @@ impl<L: Link> Gateway<L> {
             let host = HostId(index as u16);
             if let Some(nonce) = self.detectors[index].ping(now) {
                 let ping = self.identity(nonce);
+                let was_blocked = self.carrier.is_blocked(host);
                 self.carrier.send(host, &ping, &[]);
+                if was_blocked && !self.carrier.is_blocked(host) {
+                    self.imports.on_space(host, &mut self.carrier, &self.detectors, now);
+                }
             }
             if self.detectors[index].suspects(now) {
                 self.imports.on_suspicion(host);

@@ -307,11 +307,6 @@ impl IncomingLane {
         Reply::Repeat
     }
 
-    /// Returns the length of the record that waits for space in the owner's lane.
-    pub fn waiting_length(&self) -> Option<usize> {
-        self.partial.as_ref().filter(|_| self.is_full()).map(|partial| partial.length)
-    }
-
     /// Processes a `BYE` without [`frame::SETTLED`].
     pub fn on_bye(&mut self, bye: &Header) -> Reply {
         match bye.attempt.cmp(&self.attempt) {

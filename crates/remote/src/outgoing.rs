@@ -7,7 +7,7 @@
 //! Invariant: `acknowledged <= accepted <= next <= sent`, all positions in the sender's lane.
 //! Messages in `[acknowledged, sent)` are in doubt; later ones were never sent.
 
-use crate::frame::{self, FrameKind, Header, MAX_FRAME};
+use crate::frame::{self, FrameKind, HEADER, Header, MAX_FRAME};
 
 /// The way in which a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,7 +38,6 @@ pub struct OutgoingLane {
     owner: u128,
     /// `HELLO`'s flags.
     waits: u16,
-    cap: u64,
     longest: u64,
     acknowledged: u64,
     accepted: u64,
@@ -50,6 +49,8 @@ pub struct OutgoingLane {
     end: Option<u64>,
     /// `true` if `BYE` was not sent since the last change or timer.
     bye_due: bool,
+    /// The position from which a `STATUS` made this gateway repeat frames, until the timer.
+    repeated: Option<u64>,
     phase: LanePhase,
 }
 
@@ -73,13 +74,12 @@ pub struct StatusViolation(pub &'static str);
 impl OutgoingLane {
     /// Returns a lane whose records before `first` are acknowledged. `waits` is a combination of
     /// [`frame::WAITS`] and [`frame::WAITS_THROUGH_RESTARTS`].
-    pub fn new(lane: u128, first: u64, waits: u16, cap: u64, longest: u64) -> Self {
+    pub fn new(lane: u128, first: u64, waits: u16, longest: u64) -> Self {
         Self {
             lane,
             attempt: 1,
             owner: 0,
             waits,
-            cap,
             longest,
             acknowledged: first,
             accepted: first,
@@ -88,8 +88,14 @@ impl OutgoingLane {
             granted: first,
             end: None,
             bye_due: false,
+            repeated: None,
             phase: LanePhase::Greeting,
         }
+    }
+
+    /// Returns the position before which the owner's gateway has accepted everything.
+    pub fn accepted(&self) -> u64 {
+        self.accepted
     }
 
     /// Returns the number that the sender gave its lane.
@@ -146,7 +152,6 @@ impl OutgoingLane {
             // A lane that waits for a successor belongs to any owner.
             owner: if self.waits == 0 { self.owner } else { 0 },
             a: self.acknowledged,
-            b: self.cap,
             c: self.longest,
             ..Header::new(FrameKind::Hello, self.lane, self.attempt)
         }
@@ -209,22 +214,26 @@ impl OutgoingLane {
         }
         // An earlier gateway of this host used a higher number.
         if status.attempt > self.attempt {
-            return Ok(self.greet_again(status.attempt));
+            return Ok(self.greet_for_status(status.attempt));
         }
         if status.flags & frame::UNKNOWN != 0 {
             // The other gateway was restarted.
             let open = self.phase == LanePhase::Open;
-            return Ok(if open { self.greet_again(self.attempt) } else { LaneProgress::default() });
+            let attempt = self.attempt;
+            return Ok(if open { self.greet_for_status(attempt) } else { LaneProgress::default() });
         }
         let (accepted, acknowledged) = (status.a, status.b);
         if acknowledged > accepted {
             return Err(StatusViolation("STATUS acknowledges more than it accepts"));
         }
+        if [accepted, acknowledged, status.c].iter().any(|position| !position.is_multiple_of(8)) {
+            return Err(StatusViolation("a position in STATUS is not a multiple of 8"));
+        }
         let other_owner = self.waits == 0 && self.owner != 0 && status.owner != self.owner;
         // The other gateway holds a lane that an old HELLO began, or this is an old STATUS. A new
         // HELLO settles both.
         if accepted < self.accepted || other_owner {
-            return Ok(self.greet_again(self.attempt));
+            return Ok(self.greet_for_status(self.attempt));
         }
         // An earlier gateway of this host may have sent more. The caller checks what is
         // acknowledged against what it has read.
@@ -239,8 +248,9 @@ impl OutgoingLane {
             progress.acked = Some(acknowledged);
         }
         self.next = self.next.max(self.accepted);
-        if status.flags & frame::REPEAT != 0 && self.next > self.accepted {
-            self.next = self.accepted;
+        let repeats = status.flags & frame::REPEAT != 0 && self.next > self.accepted;
+        if repeats && self.may_repeat(accepted) {
+            self.next = accepted;
             progress.rewound = true;
         }
         progress.end = match status.flags & (frame::OWNER_DIED | frame::CLOSED | frame::REFUSED) {
@@ -262,6 +272,23 @@ impl OutgoingLane {
         Some(finished)
     }
 
+    /// Returns `true` if a `STATUS` may cause frames from `position` to be sent again. A peer that
+    /// accepts nothing new causes that once; then the timer repeats them.
+    fn may_repeat(&mut self, position: u64) -> bool {
+        let may = self.repeated.is_none_or(|repeated| repeated < position);
+        if may {
+            self.repeated = Some(position);
+        }
+        may
+    }
+
+    /// Like [`OutgoingLane::greet_again`], but if the peer has caused it before and accepted
+    /// nothing since, the timer sends the `HELLO`.
+    fn greet_for_status(&mut self, attempt: u32) -> LaneProgress {
+        let greet = self.may_repeat(self.acknowledged);
+        LaneProgress { greet, ..self.greet_again(attempt) }
+    }
+
     /// Begins the lane again, from the acknowledged position, with a number above `attempt`.
     fn greet_again(&mut self, attempt: u32) -> LaneProgress {
         self.attempt = attempt.wrapping_add(1);
@@ -280,16 +307,6 @@ impl OutgoingLane {
         } else {
             self.greet_again(self.attempt)
         }
-    }
-
-    /// Ends the lane if its owner is known, because the owner's host was restarted. A lane that
-    /// waits for a successor begins again.
-    pub fn on_reboot(&mut self) -> LaneProgress {
-        if self.ended().is_some() || self.owner == 0 || self.waits != 0 {
-            return self.on_restart();
-        }
-        self.phase = LanePhase::Ended(LaneEnd::OwnerDied);
-        LaneProgress { end: Some(LaneEnd::OwnerDied), ..LaneProgress::default() }
     }
 
     /// Returns `true` while the lane expects an answer: if none arrives, call
@@ -317,6 +334,7 @@ impl OutgoingLane {
             self.next = self.accepted;
         }
         self.bye_due = true;
+        self.repeated = None;
         LaneProgress { greet, rewound, ..LaneProgress::default() }
     }
 }
@@ -339,9 +357,12 @@ impl<'a> FrameFiller<'a> {
         Self::with_max_frame(lane, frame, MAX_FRAME)
     }
 
-    /// Like [`FrameFiller::new`], but for a link whose frames have at most `max_frame` bytes: a
-    /// header of the frame, and at least 16 bytes.
+    /// Like [`FrameFiller::new`], but for a link whose frames have at most `max_frame` bytes.
+    ///
+    /// # Panics
+    /// Panics if `max_frame` is less than a frame's header and 16 bytes.
     pub fn with_max_frame(lane: &OutgoingLane, frame: &'a mut Vec<u8>, max_frame: usize) -> Self {
+        assert!(max_frame >= HEADER + 16, "no record fits into {max_frame} bytes");
         lane.data(lane.next, 0).begin(frame);
         Self { frame, max_frame, next: lane.next, until: lane.granted }
     }

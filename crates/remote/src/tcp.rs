@@ -30,6 +30,11 @@ const MAX_QUEUED: usize = 1 << 20;
 const BUFFER: usize = 8 * MAX_FRAME;
 /// Maximum number of bytes in the first line.
 const MAX_GREETING: usize = 512;
+/// Maximum number of characters of a wrong first line that are logged.
+const MAX_LOGGED: usize = 80;
+/// Milliseconds after which a connection ends whose bytes are not acknowledged. Otherwise the
+/// kernel would repeat them less and less often, and notice the end of a long cut late.
+const USER_TIMEOUT_MS: u32 = 5_000;
 /// Maximum number of connections that have not sent their first line.
 const MAX_STRANGERS: usize = 64;
 /// Maximum time for the first line.
@@ -185,6 +190,7 @@ impl TcpLink {
         let data = epoll::EventData::new_u64(index as u64);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
         let prepared = socket.set_nonblocking(true).and_then(|()| socket.set_nodelay(true));
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&socket, USER_TIMEOUT_MS);
         if prepared.is_err() || epoll::add(&self.set, &socket, data, flags).is_err() {
             return;
         }
@@ -281,7 +287,7 @@ impl TcpLink {
         };
         self.warned = false;
         self.expire();
-        // An honest gateway sends its first line at once, so the oldest stranger has to give way.
+        // A gateway sends its first line at once, so the oldest connection without one is closed.
         let strangers = self.connections.iter().enumerate().filter_map(|(index, connection)| {
             let stranger = connection.as_ref().filter(|connection| connection.host.is_none())?;
             Some((stranger.began, index))
@@ -376,8 +382,9 @@ impl TcpLink {
     fn meet(&mut self, index: usize) -> io::Result<()> {
         let Some(connection) = &mut self.connections[index] else { return Ok(()) };
         let received = &connection.buffer[connection.received.clone()];
-        let Some(end) = received.iter().position(|byte| *byte == b'\n') else {
-            let long = received.len() > MAX_GREETING;
+        let head = &received[..received.len().min(MAX_GREETING)];
+        let Some(end) = head.iter().position(|byte| *byte == b'\n') else {
+            let long = head.len() == MAX_GREETING;
             return if long { Err(ErrorKind::InvalidData.into()) } else { Ok(()) };
         };
         let line = String::from_utf8_lossy(&received[..end]).into_owned();
@@ -389,9 +396,10 @@ impl TcpLink {
         let host = host.filter(|_| own && words.next() == Some(name)).map(|at| HostId(at as u16));
         let expected = connection.host.or(host);
         let Some(host) = host.filter(|host| Some(*host) == expected) else {
+            let found: String = line.chars().take(MAX_LOGGED).collect();
             tracing::warn!(
                 "a connection was closed: expected a gateway that is configured here, of realm \
-                 {realm}, which calls this host {name}; found {line:?}"
+                 {realm}, which calls this host {name}; found {found:?}"
             );
             return Err(ErrorKind::InvalidData.into());
         };

@@ -45,7 +45,7 @@ fn status(attempt: u32, owner: u128, a: u64, b: u64) -> Header {
 }
 
 fn open_lane() -> OutgoingLane {
-    let mut lane = OutgoingLane::new(LANE, 0, 0, 4096, LONGEST);
+    let mut lane = OutgoingLane::new(LANE, 0, 0, LONGEST);
     lane.on_status(&status(1, OWNER, 0, 0), 0).expect("honest");
     lane
 }
@@ -120,6 +120,45 @@ fn status_that_acknowledges_more_than_it_accepts_is_refused() {
     let refused = lane.on_status(&status(1, OWNER, 8, 16), 0);
     assert!(matches!(refused, Err(StatusViolation(_))), "{refused:?}");
     assert_eq!(lane, before);
+}
+
+#[test]
+fn status_with_a_position_inside_a_word_is_refused() {
+    for (a, b, c) in [(12, 8, 72), (16, 4, 72), (16, 8, 68)] {
+        let mut lane = open_lane();
+        let refused = lane.on_status(&Header { c, ..status(1, OWNER, a, b) }, 0);
+        assert!(matches!(refused, Err(StatusViolation(_))), "{a} {b} {c}: {refused:?}");
+    }
+}
+
+#[test]
+fn status_without_progress_repeats_frames_once_until_the_timer() {
+    let mut lane = open_lane();
+    lane.on_sent(48);
+    let repeat = Header { flags: frame::REPEAT, ..status(1, OWNER, 16, 0) };
+    let rewound = |lane: &mut OutgoingLane, status: &Header| {
+        let progress = lane.on_status(status, 0).expect("honest");
+        lane.on_sent(48);
+        progress.rewound
+    };
+    assert!(rewound(&mut lane, &repeat), "a frame was lost");
+    assert!(!rewound(&mut lane, &repeat), "nothing new was accepted");
+    let later = Header { flags: frame::REPEAT, ..status(1, OWNER, 32, 0) };
+    assert!(rewound(&mut lane, &later), "another frame was lost");
+    assert!(lane.on_timer().rewound);
+    lane.on_sent(48);
+    assert!(rewound(&mut lane, &later), "the repetition was lost");
+}
+
+#[test]
+fn peer_that_forgets_a_lane_twice_is_greeted_by_the_timer() {
+    let mut lane = open_lane();
+    let unknown = |attempt| Header { flags: frame::UNKNOWN, ..status(attempt, 0, 0, 0) };
+    assert!(lane.on_status(&unknown(1), 0).expect("honest").greet);
+    lane.on_status(&status(2, OWNER, 0, 0), 0).expect("honest");
+    let progress = lane.on_status(&unknown(2), 0).expect("honest");
+    assert!(!progress.greet && !lane.is_open() && lane.is_waiting());
+    assert!(lane.on_timer().greet);
 }
 
 #[test]
@@ -249,8 +288,6 @@ proptest! {
                 prop_assert!(length <= LONGEST && end > last, "{} {} {}", length, end, last);
                 last = end;
             }
-            let waiting = incoming.waiting_length().unwrap_or(0) as u64;
-            prop_assert!(waiting <= LONGEST);
             prop_assert!(incoming.accepted() <= incoming.acknowledged().saturating_add(ROOM));
             let status = incoming.status(Reply::Status);
             prop_assert!(status.b <= status.a);

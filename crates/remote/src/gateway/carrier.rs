@@ -25,6 +25,8 @@ pub(super) struct PeerOutbox {
     pub(super) received: u64,
     pub(super) faults: u64,
     warned: bool,
+    /// The link had no connection for the last frame.
+    is_down: bool,
 }
 
 impl PeerOutbox {
@@ -59,7 +61,9 @@ impl<L: Link> Carrier<L> {
     pub(super) fn send_built(&mut self, to: HostId) {
         let Some(outbox) = self.outboxes.get_mut(to.0 as usize) else { return };
         if outbox.waiting.is_empty() {
-            match self.link.try_send(to, &mut self.frame) {
+            let queued = self.link.try_send(to, &mut self.frame);
+            outbox.is_down = queued == Queued::Down;
+            match queued {
                 Queued::Yes => outbox.sent += 1,
                 Queued::Full => outbox.waiting.push_back(std::mem::take(&mut self.frame)),
                 Queued::Down => {}
@@ -69,14 +73,17 @@ impl<L: Link> Carrier<L> {
         }
     }
 
-    /// Returns `true` while frames to the peer wait for space.
+    /// Returns `true` while frames to the peer wait for space, or are lost because there is no
+    /// connection. Each ping tries again.
     pub(super) fn is_blocked(&self, to: HostId) -> bool {
-        self.outboxes.get(to.0 as usize).is_some_and(|outbox| !outbox.waiting.is_empty())
+        let blocked = |outbox: &PeerOutbox| outbox.is_down || !outbox.waiting.is_empty();
+        self.outboxes.get(to.0 as usize).is_some_and(blocked)
     }
 
     /// Sends the frames that wait, as far as the link has space.
     pub(super) fn flush(&mut self, to: HostId) {
         let Some(outbox) = self.outboxes.get_mut(to.0 as usize) else { return };
+        outbox.is_down = false;
         while let Some(frame) = outbox.waiting.front_mut() {
             match self.link.try_send(to, frame) {
                 Queued::Full => return,

@@ -3,14 +3,18 @@
 //! For each lane of a peer, the gateway is a sender of the mailbox's owner. The *local lane* has
 //! positions of its own; `ends` maps them to positions in the remote sender's lane.
 
+mod lane;
+
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 use rustix::process::{Resource, getrlimit};
 use tontine::Error;
 use tontine::mailbox::{Address, OnDeath, Options, Sender};
+
+use lane::{ExportLane, is_shortage, spend};
 
 use super::EXPORT;
 use super::carrier::Carrier;
@@ -38,17 +42,24 @@ const MAX_NAME: usize = 64;
 const DESCRIPTORS: u64 = 6;
 /// Descriptors that are not for local lanes.
 const OTHER_DESCRIPTORS: u64 = 32;
-/// Interval of the check for owners that have ended without an event: they called `exec`, or left
-/// a forked child.
+/// Ticks between two checks whether the owner of an active or of an idle lane has ended without an
+/// event: it called `exec`, or left a forked child.
 const CHECK_EVERY: u32 = 5;
+const CHECK_IDLE_EVERY: u32 = 20;
+/// Maximum time for a connection to an owner, and the time in which no other is tried if its queue
+/// is full. The gateway does nothing else meanwhile.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(50);
+const BUSY_FOR: Duration = Duration::from_secs(1);
+/// Maximum number of refused and closed lanes that are logged per second.
+const LOGGED_PER_SECOND: u32 = 20;
 
 /// The lanes of all peers to the mailboxes of this host.
 pub(super) struct Exports {
-    mailboxes: HashMap<String, Address>,
+    mailboxes: HashMap<String, Exported>,
     options: Options,
     max_lanes: usize,
-    /// Maximum number of open lanes that this process has descriptors for. Beyond, lanes of which
-    /// each lacks some would wait for each other.
+    /// Maximum number of open lanes of each peer that this process has descriptors for. Beyond,
+    /// lanes of which each lacks some would wait for each other.
     max_open: usize,
     boot: u128,
     slots: Vec<Option<ExportLane>>,
@@ -63,42 +74,31 @@ pub(super) struct Exports {
     /// `true` while a shortage was logged and no lane was opened since.
     is_short: bool,
     ticks: u32,
+    /// Lines that may be logged until the next second.
+    log_quota: u32,
 }
 
-struct ExportLane {
-    peer: HostId,
-    id: u128,
-    mailbox: String,
-    machine: IncomingLane,
-    waits: bool,
-    /// `None` once the lane is over.
-    sender: Option<Sender>,
-    /// The descriptor of `sender` that is in the epoll set.
-    watched: RawFd,
-    /// For each record that was delivered, the position after it in the local and in the remote
-    /// lane.
-    ends: VecDeque<(u64, u64)>,
-    local_acked: u64,
-    is_active: bool,
-    /// The sending gateway expects nothing more.
-    is_settled: bool,
-    reply: Reply,
-    /// Time at which the lane's end is reported again.
-    repeat: Option<(Instant, Duration)>,
-    forget: Option<Instant>,
+struct Exported {
+    address: Address,
+    /// The owner accepted no connection in time; none is tried before.
+    busy_until: Option<Instant>,
 }
 
 impl Exports {
     pub(super) fn new(config: &Config, boot: u128) -> Self {
-        let mut options = Options::new().allow_any_uid();
+        let mut options = Options::new().allow_any_uid().handshake_timeout(CONNECT_TIMEOUT);
         if let Some(cap) = config.lane_cap {
             options = options.lane_cap(cap);
         }
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         let max_open = limit.saturating_sub(OTHER_DESCRIPTORS) / DESCRIPTORS;
-        let mailboxes = config.exports.iter();
+        let max_open = max_open / config.peers.len().max(1) as u64;
+        let mailboxes = config.exports.iter().map(|export| {
+            let exported = Exported { address: export.address.clone(), busy_until: None };
+            (export.name.clone(), exported)
+        });
         Self {
-            mailboxes: mailboxes.map(|one| (one.name.clone(), one.address.clone())).collect(),
+            mailboxes: mailboxes.collect(),
             options,
             max_lanes: config.max_lanes.unwrap_or(1024),
             max_open: usize::try_from(max_open.max(1)).unwrap_or(usize::MAX),
@@ -111,6 +111,7 @@ impl Exports {
             strangers: Vec::new(),
             is_short: false,
             ticks: 0,
+            log_quota: LOGGED_PER_SECOND,
         }
     }
 
@@ -123,16 +124,26 @@ impl Exports {
         set: &OwnedFd,
         now: Instant,
     ) {
-        let settled = header.kind == FrameKind::Bye && header.flags & frame::SETTLED != 0;
+        let is_bye = header.kind == FrameKind::Bye;
+        let settled = is_bye && header.flags & frame::SETTLED != 0;
+        let absent = is_bye && header.flags & frame::ABSENT != 0;
         let Some(&slot) = self.known.get(&(from, header.lane)) else {
             if header.kind == FrameKind::Hello {
                 self.begin(from, header, payload, set, now);
-            } else if !settled {
+            } else if !settled && !absent {
                 self.strangers.push((from, unknown(header)));
             }
             return;
         };
+        if absent {
+            // Not remembered: if the sender hands the lane over later, it begins again.
+            return self.forget(slot);
+        }
         let Some(lane) = &mut self.slots[slot] else { return };
+        lane.heard = now;
+        if lane.machine.ended().is_none() {
+            lane.forget = None;
+        }
         let reply = match header.kind {
             _ if settled => {
                 lane.machine.on_owner_end(LaneEnd::Finished);
@@ -144,7 +155,7 @@ impl Exports {
                 lane.forget = None;
                 lane.machine.on_hello(header)
             }
-            FrameKind::Data => lane.on_data(header, payload),
+            FrameKind::Data => lane.on_data(header, payload, &mut self.log_quota),
             _ => lane.machine.on_bye(header),
         };
         match reply {
@@ -165,12 +176,13 @@ impl Exports {
         // The name is the peer's choice; the names of exports contain no character to escape.
         let mailbox: String = name.escape_ascii().map(char::from).take(MAX_NAME).collect();
         self.make_place(from);
-        let opened = self.open(&mailbox, hello);
+        let opened = self.open(from, &mailbox, hello, now);
         let (machine, sender) = match opened {
             Ok(sender) => {
                 self.is_short = false;
                 let pid = sender.owner().and_then(|owner| owner.pid);
-                let address = self.mailboxes.get(&mailbox).map(ToString::to_string);
+                let exported = self.mailboxes.get(&mailbox);
+                let address = exported.map(|exported| exported.address.to_string());
                 let owner = identity::owner(self.boot, pid, address.as_deref());
                 // A longer record could never be delivered.
                 let hello = Header { c: hello.c.min(sender.max_message_len() as u64), ..*hello };
@@ -195,7 +207,9 @@ impl Exports {
                 return;
             }
             Err(error) => {
-                tracing::info!("a lane to {mailbox} was refused: {error}");
+                if spend(&mut self.log_quota) {
+                    tracing::info!("a lane to {mailbox} was refused: {error}");
+                }
                 (IncomingLane::refused(hello, error.errno()), None)
             }
         };
@@ -215,6 +229,7 @@ impl Exports {
             local_acked: 0,
             is_active: false,
             is_settled: false,
+            heard: now,
             reply: Reply::Nothing,
             repeat: None,
             forget: None,
@@ -253,11 +268,20 @@ impl Exports {
         }
     }
 
-    fn open(&self, mailbox: &str, hello: &Header) -> tontine::Result<Sender> {
+    fn open(
+        &mut self,
+        from: HostId,
+        mailbox: &str,
+        hello: &Header,
+        now: Instant,
+    ) -> tontine::Result<Sender> {
         let none = || Error::NoMailbox { address: mailbox.into() };
-        let address = self.mailboxes.get(mailbox).ok_or_else(none)?.clone();
-        let open = self.slots.iter().flatten().filter(|lane| lane.sender.is_some());
-        let open = open.count();
+        let exported = self.mailboxes.get_mut(mailbox).ok_or_else(none)?;
+        if exported.busy_until.is_some_and(|until| now < until) {
+            return Err(Error::TimedOut);
+        }
+        let of_peer = self.slots.iter().flatten().filter(|lane| lane.peer == from);
+        let open = of_peer.filter(|lane| lane.sender.is_some()).count();
         if open >= self.max_open {
             let errno = rustix::io::Errno::MFILE.raw_os_error();
             return Err(Error::System { call: "opening another lane", errno });
@@ -270,7 +294,10 @@ impl Exports {
             flags if flags & frame::WAITS != 0 => OnDeath::WaitForSuccessor,
             _ => OnDeath::Fail,
         };
-        self.options.clone().on_death(on_death).connect(address)
+        let opened = self.options.clone().on_death(on_death).connect(exported.address.clone());
+        let is_busy = matches!(opened, Err(Error::TimedOut));
+        exported.busy_until = is_busy.then(|| Instant::now() + BUSY_FOR);
+        opened
     }
 
     /// Puts the sender's descriptor, which each handover replaces, into the epoll set.
@@ -374,7 +401,10 @@ impl Exports {
     /// Reports ends again, looks for successors and for owners that ended without an event, and
     /// forgets lanes that are over.
     pub(super) fn tick(&mut self, detectors: &[Detector], set: &OwnedFd, now: Instant) {
-        self.ticks += 1;
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(10) {
+            self.log_quota = LOGGED_PER_SECOND;
+        }
         for slot in 0..self.slots.len() {
             let Some(lane) = &mut self.slots[slot] else { continue };
             let mut reply = Reply::Nothing;
@@ -386,8 +416,15 @@ impl Exports {
                 lane.repeat = Some((now + interval, interval));
                 reply = Reply::Status;
             }
-            if lane.is_active && (lane.waits || self.ticks.is_multiple_of(CHECK_EVERY)) {
+            let turn = self.ticks.wrapping_add(slot as u32);
+            let every = if lane.is_active { CHECK_EVERY } else { CHECK_IDLE_EVERY };
+            if lane.is_active && lane.waits || turn.is_multiple_of(every) {
                 reply = reply.max(lane.service());
+            }
+            // The other gateway answers if it does not have the lane any more.
+            if lane.sender.is_some() && reachable && now >= lane.heard + FORGET_AFTER {
+                lane.heard = now;
+                reply = reply.max(Reply::Status);
             }
             match lane.forget {
                 // The peer cannot ask for the lane at present.
@@ -451,112 +488,4 @@ impl Exports {
         });
         lanes.collect()
     }
-}
-
-impl ExportLane {
-    fn on_data(&mut self, header: &Header, payload: &[u8]) -> Reply {
-        let (sender, ends) = (&mut self.sender, &mut self.ends);
-        let mut failed = None;
-        let taken = self.machine.on_data(header, payload, |record, end| {
-            deliver(sender, ends, &mut failed, record, end)
-        });
-        if let Some(error) = failed {
-            self.on_error(&error);
-        }
-        taken.unwrap_or_else(|violation| {
-            tracing::warn!("a lane to {} was closed: {}", self.mailbox, violation.0);
-            Reply::Status
-        })
-    }
-
-    /// Takes in what the owner has acknowledged, and delivers the record that waits for space.
-    fn progress(&mut self) -> Reply {
-        let Some(sender) = &mut self.sender else { return Reply::Nothing };
-        let mut reply = Reply::Nothing;
-        let acked = sender.acked();
-        if acked != self.local_acked {
-            self.local_acked = acked;
-            let mut end = None;
-            while let Some(&(local, remote)) = self.ends.front()
-                && local <= acked
-            {
-                end = Some(remote);
-                self.ends.pop_front();
-            }
-            if let Some(end) = end {
-                self.machine.on_acked(end);
-                reply = Reply::Status;
-            }
-        }
-        if self.machine.is_full() {
-            let (sender, ends) = (&mut self.sender, &mut self.ends);
-            let mut failed = None;
-            reply = reply
-                .max(self.machine.deliver_waiting(|record, end| {
-                    deliver(sender, ends, &mut failed, record, end)
-                }));
-            if let Some(error) = failed {
-                self.on_error(&error);
-                reply = Reply::Status;
-            }
-        }
-        reply
-    }
-
-    /// Does the local lane's pending work.
-    fn service(&mut self) -> Reply {
-        let Some(sender) = &mut self.sender else { return Reply::Nothing };
-        if let Err(error) = sender.service() {
-            self.on_error(&error);
-            return Reply::Status;
-        }
-        self.progress()
-    }
-
-    /// Ends the lane after an error of the local lane, which is final.
-    fn on_error(&mut self, error: &Error) {
-        let end = match error {
-            Error::OwnerDied { .. } => LaneEnd::OwnerDied,
-            Error::Closed { .. } => LaneEnd::Closed,
-            // Memory or descriptors are short: the peer repeats what was not accepted.
-            error if is_shortage(error) => return,
-            error => LaneEnd::Refused(error.errno()),
-        };
-        self.local_acked = u64::MAX;
-        self.progress();
-        self.machine.on_owner_end(end);
-        tracing::info!("the lane to {} ended: {error}", self.mailbox);
-    }
-}
-
-/// Sends one record to the owner. Returns `false` if its lane is full. An error that ends the lane
-/// is stored in `failed`.
-fn deliver(
-    sender: &mut Option<Sender>,
-    ends: &mut VecDeque<(u64, u64)>,
-    failed: &mut Option<Error>,
-    record: &[u8],
-    end: u64,
-) -> bool {
-    let Some(sender) = sender else { return true };
-    match sender.try_send(record) {
-        Ok(()) => {
-            ends.push_back((sender.sent(), end));
-            true
-        }
-        Err(Error::WouldBlock) => false,
-        Err(error) if is_shortage(&error) => false,
-        Err(error) => {
-            failed.get_or_insert(error);
-            true
-        }
-    }
-}
-
-/// Returns `true` if memory or descriptors of this process are short.
-fn is_shortage(error: &Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::NOSPC, Errno::TOOMANYREFS]
-        .iter()
-        .any(|lack| lack.raw_os_error() == error.errno())
 }

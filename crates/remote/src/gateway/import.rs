@@ -3,59 +3,58 @@
 //! Each import is a [`Relay`]: local senders' messages stay in their lanes until the remote owner
 //! has acknowledged them, so a gateway that is killed loses nothing.
 
+mod lane;
+
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use tontine::mailbox::{OnDeath, Options, Relay, RelayLane, RemoteEnd, SenderId};
 
+use lane::{Filled, ImportLane, fill, read_up_to};
+
 use super::GatewayError;
 use super::carrier::Carrier;
 use crate::config::Config;
 use crate::detector::{Detector, News};
-use crate::frame::{self, Header, MAX_PAYLOAD};
+use crate::frame::{self, FrameKind, Header};
 use crate::link::{HostId, Link};
-use crate::outgoing::{FrameFiller, LaneEnd, LaneProgress, OutgoingLane};
+use crate::outgoing::{LaneEnd, LaneProgress, OutgoingLane};
 use crate::status::{LaneDirection, LaneState, LaneStatus};
 
 /// Time after which a lane repeats what was not answered; doubled up to [`MAX_REPEAT`].
 const REPEAT: Duration = Duration::from_millis(200);
 const MAX_REPEAT: Duration = Duration::from_secs(2);
 /// Maximum number of frames per lane and turn.
-const FRAMES_A_TURN: usize = 16;
-/// Maximum number of records that one call of [`Relay::read_ahead`] passes.
-const READ_AT_ONCE: usize = 1024;
+const FRAMES_PER_TURN: usize = 16;
+/// Time after the start in which the senders of an earlier gateway hand their lanes over.
+const TAKEOVER: Duration = Duration::from_secs(60);
 
 /// The lanes of local senders to mailboxes of the peers.
 pub(super) struct Imports {
     mailboxes: Vec<Import>,
-    lanes: HashMap<(usize, SenderId), ImportLane>,
+    lanes: HashMap<LaneKey, ImportLane>,
+    /// Lanes by their peer and by the number that the sender gave them.
+    numbers: HashMap<(HostId, u128), LaneKey>,
+    started: Instant,
     ready: Vec<SenderId>,
     /// Lanes that are held because the link had no space.
-    blocked: Vec<(usize, SenderId)>,
+    blocked: Vec<LaneKey>,
     next_due: Option<Instant>,
 }
+
+/// The index of an import, and its lane.
+type LaneKey = (usize, SenderId);
 
 struct Import {
     relay: Relay,
     peer: HostId,
     name: String,
     unreachable_after: Option<Duration>,
-    /// Lanes by the number that the sender gave them.
-    numbers: HashMap<u128, SenderId>,
-}
-
-struct ImportLane {
-    machine: OutgoingLane,
-    pid: Option<u32>,
-    /// End of the last record that was read.
-    last_end: u64,
-    due: Option<Instant>,
-    interval: Duration,
-    /// The lane is in [`Imports::blocked`].
-    is_blocked: bool,
-    /// The end that the sender was told.
-    told: Option<LaneState>,
+    /// [`Relay::lane_changes`] at the last service.
+    changes: u64,
+    /// A lane is not known yet.
+    is_changed: bool,
 }
 
 /// Returns the state that `tontine bridge status` shows for an end.
@@ -89,12 +88,15 @@ impl Imports {
                 peer: import.host,
                 name: import.name.clone(),
                 unreachable_after: config.peer(import.host).unreachable_after,
-                numbers: HashMap::new(),
+                changes: 0,
+                is_changed: false,
             })
         };
         Ok(Self {
             mailboxes: config.imports.iter().map(bind).collect::<Result<_, _>>()?,
             lanes: HashMap::new(),
+            numbers: HashMap::new(),
+            started: Instant::now(),
             ready: Vec::new(),
             blocked: Vec::new(),
             next_due: None,
@@ -118,6 +120,7 @@ impl Imports {
         detectors: &[Detector],
     ) {
         let Some(import) = self.mailboxes.get_mut(index) else { return };
+        import.is_changed = false;
         if let Err(error) = import.relay.service() {
             tracing::warn!("the import {} cannot be serviced: {error}", import.name);
         }
@@ -125,6 +128,7 @@ impl Imports {
             tracing::warn!("a sender to {}: {error}", import.name);
         }
         let lanes = import.relay.lanes();
+        import.changes = import.relay.lane_changes();
         let known = |lane: &RelayLane| self.lanes.contains_key(&(index, lane.sender));
         let new: Vec<RelayLane> = lanes.iter().filter(|lane| !known(lane)).copied().collect();
         for lane in new {
@@ -132,7 +136,7 @@ impl Imports {
         }
         let found: HashMap<SenderId, bool> =
             lanes.iter().map(|lane| (lane.sender, lane.ended)).collect();
-        let gone = |key: &(usize, SenderId), lane: &ImportLane| {
+        let gone = |key: &LaneKey, lane: &ImportLane| {
             found.get(&key.1).is_none_or(|ended| *ended && lane.told.is_some())
         };
         let of_import = self.lanes.iter().filter(|(key, _)| key.0 == index);
@@ -157,7 +161,8 @@ impl Imports {
             _ => frame::WAITS | frame::WAITS_THROUGH_RESTARTS,
         };
         // A lane that was handed over twice, or a sender that copies another one's number.
-        if import.numbers.contains_key(&lane.lane) {
+        let number = (import.peer, lane.lane);
+        if self.numbers.contains_key(&number) {
             if lane.ended {
                 return import.relay.remove(lane.sender);
             }
@@ -165,15 +170,15 @@ impl Imports {
             import.relay.hold(lane.sender, true);
             return;
         }
-        import.numbers.insert(lane.lane, lane.sender);
+        let key = (index, lane.sender);
+        self.numbers.insert(number, key);
         let longest = lane.max_message_len as u64;
-        let machine = OutgoingLane::new(lane.lane, lane.acked, waits, 0, longest);
+        let machine = OutgoingLane::new(lane.lane, lane.acked, waits, longest);
         tracing::debug!("lane {:032x} to {} begins", lane.lane, import.name);
         import.relay.set_suspected(
             lane.sender,
             detectors[import.peer.0 as usize].suspected_since().is_some(),
         );
-        let key = (index, lane.sender);
         let added = ImportLane {
             machine,
             pid: lane.peer.pid,
@@ -188,11 +193,11 @@ impl Imports {
         self.apply(key, greet, carrier, detectors, Instant::now());
     }
 
-    fn forget<L: Link>(&mut self, key: (usize, SenderId), carrier: &mut Carrier<L>) {
+    fn forget<L: Link>(&mut self, key: LaneKey, carrier: &mut Carrier<L>) {
         let Some(lane) = self.lanes.remove(&key) else { return };
         let import = &mut self.mailboxes[key.0];
         import.relay.remove(key.1);
-        import.numbers.remove(&lane.machine.lane());
+        self.numbers.remove(&(import.peer, lane.machine.lane()));
         carrier.send(import.peer, &lane.machine.settled(), &[]);
         tracing::debug!("lane {:032x} to {} is over", lane.machine.lane(), import.name);
     }
@@ -206,6 +211,9 @@ impl Imports {
     ) -> bool {
         let mut sent = false;
         for index in 0..self.mailboxes.len() {
+            if self.mailboxes[index].is_changed {
+                self.service(index, carrier, detectors);
+            }
             let mut ready = std::mem::take(&mut self.ready);
             ready.clear();
             self.mailboxes[index].relay.ready(&mut ready);
@@ -237,7 +245,7 @@ impl Imports {
 
     fn pump_lane<L: Link>(
         &mut self,
-        key: (usize, SenderId),
+        key: LaneKey,
         carrier: &mut Carrier<L>,
         detectors: &[Detector],
         now: Instant,
@@ -245,25 +253,35 @@ impl Imports {
         let import = &mut self.mailboxes[key.0];
         let Some(lane) = self.lanes.get_mut(&key) else {
             // The next service adds the lane.
+            import.is_changed = true;
             return false;
         };
+        if lane.told.is_some() {
+            import.relay.hold(key.1, true);
+            return false;
+        }
         let peer = import.peer;
         let silent = detectors[peer.0 as usize].suspected_since().is_some();
         let mut frames = 0;
-        while frames < FRAMES_A_TURN && !silent && !carrier.is_blocked(peer) {
-            if lane.machine.window().is_none() || !fill(import, key.1, lane, &mut carrier.frame) {
-                break;
+        let mut lacks_room = lane.machine.window().is_none();
+        while frames < FRAMES_PER_TURN && !silent && !lacks_room && !carrier.is_blocked(peer) {
+            match fill(import, key.1, lane, &mut carrier.frame) {
+                Filled::Frame => carrier.send_built(peer),
+                Filled::Nothing => break,
+                Filled::NoRoom => {
+                    lacks_room = true;
+                    break;
+                }
             }
-            carrier.send_built(peer);
             frames += 1;
+            lacks_room = lane.machine.window().is_none();
         }
         let drained = import.relay.lane(key.1).is_some_and(|lane| lane.drained);
         let mut progress = LaneProgress::default();
-        if drained && lane.told.is_none() && !lane.machine.is_ending() {
+        if drained && !lane.machine.is_ending() {
             progress = lane.machine.end_at(lane.last_end.max(lane.machine.acknowledged()));
         }
-        let blocked = silent || carrier.is_blocked(peer) || lane.machine.window().is_none();
-        import.relay.hold(key.1, blocked || drained || lane.told.is_some());
+        import.relay.hold(key.1, silent || carrier.is_blocked(peer) || lacks_room || drained);
         if carrier.is_blocked(peer) && !std::mem::replace(&mut lane.is_blocked, true) {
             self.blocked.push(key);
         }
@@ -291,12 +309,13 @@ impl Imports {
         detectors: &[Detector],
         now: Instant,
     ) {
-        let of_peer = |import: &Import| import.peer == from;
-        let found = self.mailboxes.iter().enumerate().filter(|(_, import)| of_peer(import));
-        let mut key = found.filter_map(|(index, import)| {
-            import.numbers.get(&status.lane).map(|sender| (index, *sender))
-        });
-        let Some(key) = key.next_back() else { return };
+        let Some(&key) = self.numbers.get(&(from, status.lane)) else {
+            if now >= self.started + TAKEOVER && status.flags & frame::UNKNOWN == 0 {
+                let bye = Header::new(FrameKind::Bye, status.lane, status.attempt);
+                carrier.send(from, &Header { flags: frame::ABSENT, ..bye }, &[]);
+            }
+            return;
+        };
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         if lane.told.is_some() {
             let ends = frame::OWNER_DIED | frame::CLOSED | frame::REFUSED;
@@ -305,12 +324,15 @@ impl Imports {
             }
             return;
         }
+        let positions = |machine: &OutgoingLane| (machine.accepted(), machine.acknowledged());
+        let before = positions(&lane.machine);
         match lane.machine.on_status(status, errno) {
             Ok(progress) => {
-                if !lane.machine.is_unanswered() {
+                // A peer that repeats itself does not keep the timer from expiring.
+                if progress.greet || positions(&lane.machine) != before {
                     lane.interval = REPEAT;
+                    lane.due = None;
                 }
-                lane.due = None;
                 self.apply(key, progress, carrier, detectors, now);
             }
             Err(violation) => self.refuse(key, violation.0, carrier),
@@ -318,7 +340,7 @@ impl Imports {
     }
 
     /// Ends a lane because the other gateway violates the protocol.
-    fn refuse<L: Link>(&mut self, key: (usize, SenderId), what: &str, carrier: &mut Carrier<L>) {
+    fn refuse<L: Link>(&mut self, key: LaneKey, what: &str, carrier: &mut Carrier<L>) {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let import = &mut self.mailboxes[key.0];
         tracing::warn!("a lane to {} was closed: {what}", import.name);
@@ -331,7 +353,7 @@ impl Imports {
     /// Does what a status or a timer asks for, then sends what the lane may send.
     fn apply<L: Link>(
         &mut self,
-        key: (usize, SenderId),
+        key: LaneKey,
         progress: LaneProgress,
         carrier: &mut Carrier<L>,
         detectors: &[Detector],
@@ -369,7 +391,7 @@ impl Imports {
             relay.end(sender, end);
             carrier.send(import.peer, &lane.machine.settled(), &[]);
             relay.hold(sender, true);
-            // A sender that has ended hears nothing.
+            // A sender that has ended does not learn it.
             if relay.lane(sender).is_none_or(|lane| lane.ended) {
                 self.forget(key, carrier);
             }
@@ -399,7 +421,7 @@ impl Imports {
 
     fn repeat<L: Link>(
         &mut self,
-        key: (usize, SenderId),
+        key: LaneKey,
         carrier: &mut Carrier<L>,
         detectors: &[Detector],
         now: Instant,
@@ -450,11 +472,7 @@ impl Imports {
         }
     }
 
-    fn keys(
-        &self,
-        matches: impl Fn(&ImportLane) -> bool,
-        import: Option<usize>,
-    ) -> Vec<(usize, SenderId)> {
+    fn keys(&self, matches: impl Fn(&ImportLane) -> bool, import: Option<usize>) -> Vec<LaneKey> {
         let lanes = self
             .lanes
             .iter()
@@ -491,9 +509,7 @@ impl Imports {
             let Some(lane) = self.lanes.get_mut(&key) else { continue };
             lane.interval = REPEAT;
             lane.due = None;
-            let progress = if news.new_boot {
-                lane.machine.on_reboot()
-            } else if news.new_instance {
+            let progress = if news.new_instance {
                 lane.machine.on_restart()
             } else {
                 let progress = lane.machine.on_timer();
@@ -506,9 +522,14 @@ impl Imports {
         }
     }
 
-    /// Prepares for sleep. Returns `false` if a sender has sent something meanwhile.
+    /// Prepares for sleep. Returns `false` if a sender has sent something or connected meanwhile.
     pub(super) fn arm(&mut self) -> bool {
-        self.mailboxes.iter_mut().all(|import| import.relay.arm() == Ok(true))
+        self.mailboxes.iter_mut().all(|import| {
+            let sleeps = import.relay.arm() == Ok(true);
+            // Arming may have accepted a sender, of which the descriptor then reports nothing.
+            import.is_changed |= import.relay.lane_changes() != import.changes;
+            sleeps && !import.is_changed
+        })
     }
 
     /// Returns the state of each lane.
@@ -525,7 +546,7 @@ impl Imports {
                 peer: config.peer(import.peer).name.clone(),
                 lane: format!("{:032x}", lane.machine.lane()),
                 pid: lane.pid,
-                queued_bytes: relayed.read.saturating_sub(acked),
+                queued_bytes: relayed.read.max(lane.machine.sent()).saturating_sub(acked),
                 in_doubt_bytes: lane.machine.sent().saturating_sub(acked),
                 acked,
                 state: match lane.told {
@@ -542,46 +563,5 @@ impl Imports {
     }
 }
 
-/// Builds the lane's next frame. Returns `false` if there is nothing to send.
-fn fill(import: &mut Import, sender: SenderId, lane: &mut ImportLane, frame: &mut Vec<u8>) -> bool {
-    let mut filler = FrameFiller::new(&lane.machine, frame);
-    let mut last_end = lane.last_end;
-    loop {
-        let read = import.relay.read_ahead(sender, |record| {
-            let copy = |range, into: &mut Vec<u8>| record.append_to(range, into);
-            let whole = filler.offer(record.position(), record.end(), record.len(), copy);
-            if whole {
-                last_end = last_end.max(record.end());
-            }
-            whole
-        });
-        match read {
-            Ok(READ_AT_ONCE) => {}
-            Ok(_) => break,
-            Err(error) => {
-                tracing::warn!("a lane to {} cannot be read: {error}", import.name);
-                break;
-            }
-        }
-    }
-    lane.last_end = last_end;
-    let Some(position) = filler.finish() else { return false };
-    // Stored before the frame leaves: what a sender counts as unsent was never sent.
-    import.relay.mark_sent(sender, position);
-    lane.machine.on_sent(position);
-    true
-}
-
-/// Reads a lane up to `position`: an earlier gateway of this host has sent what lies before.
-fn read_up_to(relay: &mut Relay, sender: SenderId, position: u64) {
-    while relay.lane(sender).is_some_and(|lane| lane.read < position) {
-        let read = relay.read_ahead(sender, |record| record.end() <= position);
-        if read != Ok(READ_AT_ONCE) {
-            return;
-        }
-    }
-}
-
-const _: () = assert!(MAX_PAYLOAD >= 16);
 const EEXIST: i32 = 17;
 const EPROTO: i32 = 71;

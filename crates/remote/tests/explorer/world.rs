@@ -153,7 +153,7 @@ impl World {
             let waits = frame::WAITS | frame::WAITS_THROUGH_RESTARTS;
             let waits = if self.setting.waits { waits } else { 0 };
             let longest = self.setting.longest();
-            self.a = Some(OutgoingLane::new(LANE, self.sender.acked, waits, 4096, longest));
+            self.a = Some(OutgoingLane::new(LANE, self.sender.acked, waits, longest));
             self.pump(LaneProgress { greet: true, ..LaneProgress::default() });
         }
     }

@@ -157,6 +157,12 @@ impl Relay {
         })
     }
 
+    /// Returns how often a lane was added or removed. [`Relay::service`] and [`Relay::arm`] add
+    /// lanes.
+    pub fn lane_changes(&self) -> u64 {
+        2 * self.mailbox.departures() + self.mailbox.lanes.len() as u64
+    }
+
     /// Appends the lanes that have a record at their read position, or have ended and are read to
     /// the end, to `into`. Leaves out lanes that are [held](Relay::hold).
     ///
@@ -240,7 +246,7 @@ impl Relay {
     pub fn arm(&mut self) -> Result<bool> {
         self.mailbox.check()?;
         self.mailbox.disarm();
-        let lanes = self.count();
+        let lanes = self.lane_changes();
         if self.mailbox.door.is_announced() {
             // A sender that has rung for this number does not ring again, and a caller that is
             // notified of each event only once may have been notified.
@@ -251,7 +257,9 @@ impl Relay {
             return Ok(false);
         }
         self.mailbox.armed = true;
-        if self.ids().into_iter().any(|sender| self.is_ready(sender)) || self.count() != lanes {
+        if self.ids().into_iter().any(|sender| self.is_ready(sender))
+            || self.lane_changes() != lanes
+        {
             self.mailbox.disarm();
             return Ok(false);
         }
@@ -378,11 +386,6 @@ impl Relay {
             return Vec::new();
         }
         self.mailbox.lanes.all().map(|lane| lane.id).collect()
-    }
-
-    /// Returns the number of lanes that were ever added and removed.
-    fn count(&self) -> u64 {
-        2 * self.mailbox.departures() + self.mailbox.lanes.len() as u64
     }
 
     /// Returns a lane with its read position.
