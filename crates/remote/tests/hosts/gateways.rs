@@ -7,7 +7,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ pub struct GatewayThread {
     stop: Arc<AtomicBool>,
     paused: Arc<AtomicBool>,
     is_paused: Arc<AtomicBool>,
+    turns: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -36,10 +37,13 @@ impl GatewayThread {
         let flag = || Arc::new(AtomicBool::new(false));
         let (stop, paused, is_paused) = (flag(), flag(), flag());
         let (stops, pauses, pausing) = (stop.clone(), paused.clone(), is_paused.clone());
+        let turns = Arc::<AtomicU64>::default();
+        let counter = turns.clone();
         let mut gateway = Gateway::new(config, link).expect("a gateway");
         let thread = thread::spawn(move || {
             while !stops.load(Ordering::Relaxed) {
                 gateway.turn(Some(Duration::from_millis(50))).expect("a turn");
+                counter.fetch_add(1, Ordering::Relaxed);
                 while pauses.load(Ordering::SeqCst) && !stops.load(Ordering::Relaxed) {
                     pausing.store(true, Ordering::SeqCst);
                     thread::sleep(Duration::from_millis(1));
@@ -47,7 +51,12 @@ impl GatewayThread {
                 pausing.store(false, Ordering::SeqCst);
             }
         });
-        Self { stop, paused, is_paused, thread: Some(thread) }
+        Self { stop, paused, is_paused, turns, thread: Some(thread) }
+    }
+
+    /// Returns the number of turns since the start.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// Stops the gateway between two turns, or lets it continue.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tontine_remote::frame::{FrameKind, HEADER, Header};
+use tontine_remote::status::LaneState;
 
 use crate::hosts::gateways::{Host, TcpGateways, own_address};
 use crate::hosts::program::{OwnerTask, Program, Role, SenderTask, empty_log, read_log};
@@ -225,17 +226,20 @@ enum Lie {
     Reverse,
     /// Grants nothing.
     Starve,
+    /// Accepts half of a record's header.
+    Unaligned,
     /// Asks for everything again and again.
     Repeat,
     /// Sends statuses for random lanes, and random frames.
     Random,
-    /// None, but the host reboots when something has arrived.
+    /// None, but the host reboots when something has arrived, and no owner starts again.
     Reboot,
 }
 
-/// Runs the hostile host C, which answers pings properly.
-fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) {
+/// Runs the hostile host C, which answers pings properly. Returns the number of received bytes.
+fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) -> usize {
     let mut random = SeededNumbers(99);
+    let mut received = 0;
     listener.set_nonblocking(true).expect("set");
     while !stop.load(Ordering::Relaxed) {
         let Ok((mut stream, _)) = listener.accept() else {
@@ -251,7 +255,10 @@ fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) {
             let mut part = [0; 65536];
             match stream.read(&mut part) {
                 Ok(0) => break,
-                Ok(length) => bytes.extend_from_slice(&part[..length]),
+                Ok(length) => {
+                    bytes.extend_from_slice(&part[..length]);
+                    received += length;
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
                 Err(_) => break,
             }
@@ -274,6 +281,7 @@ fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) {
             }
         }
     }
+    received
 }
 
 fn answers(
@@ -285,8 +293,8 @@ fn answers(
     *rebooted |= lie == Lie::Reboot && header.kind == FrameKind::Data;
     let mut frame = Vec::new();
     if header.kind == FrameKind::Ping {
-        let boot = if *rebooted { 9 } else { 8 };
-        let pong = Header { kind: FrameKind::Pong, lane: boot, owner: boot, ..*header };
+        let instance = if *rebooted { 9 } else { 8 };
+        let pong = Header { kind: FrameKind::Pong, lane: instance, ..*header };
         pong.write(&[], &mut frame);
         return vec![frame];
     }
@@ -298,7 +306,13 @@ fn answers(
         Lie::Middle => (at, at.saturating_sub(8), at + (1 << 20)),
         Lie::Reverse => (at, at + 8, at + (1 << 20)),
         Lie::Starve => (0, 0, 0),
-        Lie::Reboot => (0, 0, 1 << 20),
+        Lie::Unaligned => (at + 4, at, at + 12),
+        Lie::Reboot => {
+            if *rebooted && header.kind == FrameKind::Hello && header.owner != 0 {
+                status.flags = tontine_remote::frame::OWNER_DIED;
+            }
+            (0, 0, 1 << 20)
+        }
         Lie::Repeat => {
             status.flags = tontine_remote::frame::REPEAT;
             (0, 0, 1 << 20)
@@ -312,12 +326,12 @@ fn answers(
     vec![frame]
 }
 
-/// The host's reboot proves that each of its processes has ended.
-const LIES: [Lie; 7] = [
+const LIES: [Lie; 8] = [
     Lie::Acknowledge,
     Lie::Middle,
     Lie::Reverse,
     Lie::Starve,
+    Lie::Unaligned,
     Lie::Repeat,
     Lie::Random,
     Lie::Reboot,
@@ -331,7 +345,7 @@ fn lying_statuses_harm_lanes_to_that_host_alone() {
             let listener = TcpListener::bind(own_address(PORT_OF_C)).expect("listens");
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
-                scope.spawn(|| run_host_c(&listener, lie, &stop));
+                let host_c = scope.spawn(|| run_host_c(&listener, lie, &stop));
                 let task = SenderTask::new(&folder.join("C-jobs"), 3, 100_000);
                 let task = SenderTask { length: 56, waits: false, lingers: true, ..task };
                 let mut victim = Program::start(&Role::Sender(task));
@@ -343,16 +357,58 @@ fn lying_statuses_harm_lanes_to_that_host_alone() {
                 if report.error.is_some() {
                     report.check();
                 }
-                let ends = matches!(lie, Lie::Acknowledge | Lie::Middle | Lie::Reverse);
+                let ends =
+                    matches!(lie, Lie::Acknowledge | Lie::Middle | Lie::Reverse | Lie::Unaligned);
                 assert!(report.error.is_some() || !ends, "{lie:?}: {}", report.summary());
                 if lie == Lie::Reboot {
                     assert_eq!(report.errno, libc::EOWNERDEAD, "{}", report.summary());
                     assert!(!report.in_doubt.is_empty());
                 }
                 stop.store(true, Ordering::Relaxed);
+                let received = host_c.join().expect("no panic");
+                // A peer that accepts nothing receives what it granted once per timer.
+                println!("{lie:?}: {} KiB sent to C", received >> 10);
+                assert!(lie != Lie::Repeat || received < 64 << 20, "{received} bytes");
             });
             drop(listener);
             assert!(resources::threads(gateways.pid(Host::A)) < 8);
         }
     });
+}
+
+#[test]
+fn peer_with_too_many_lanes_leaves_other_peers_theirs() {
+    alone!();
+    let folder: TempDir = tempfile::tempdir().expect("a folder");
+    let (log, dir) = (empty_log(folder.path()), folder.path().display());
+    let mut gateways = start(folder.path());
+    gateways.kill(Host::B);
+    let b = format!(
+        "name = \"B\"\nstatus = \"{dir}/b.status\"\nlisten = \"{}\"\nmax_lanes = 50\n[peers.A]\n\
+         [peers.C]\n[exports]\njobs = \"{dir}/jobs\"\n",
+        gateways.address
+    );
+    gateways.configure(Host::B, &b);
+    gateways.restart(Host::B);
+    let owner = Program::start(&Role::Owner(OwnerTask::new(&folder.path().join("jobs"), &log)));
+    owner.wait_for("ready");
+    let mut c = connect(gateways.address);
+    c.write_all(b"tontine/1 default C B\n").expect("written");
+    for lane in 1..=200 {
+        let mut frame = Vec::new();
+        let hello = Header { c: 64, ..Header::new(FrameKind::Hello, lane, 1) };
+        hello.write(b"jobs", &mut frame);
+        c.write_all(&frame).expect("written");
+    }
+    let of_c = || {
+        let lanes = gateways.status(Host::B).lanes;
+        lanes.iter().filter(|lane| lane.peer == "C" && lane.state == LaneState::Open).count()
+    };
+    until("C has its maximum of lanes", || of_c() == 50);
+    let task = SenderTask::new(&folder.path().join("B-jobs"), 1, 100);
+    let sender = Program::start(&Role::Sender(task));
+    let report = sender.report();
+    assert_eq!((&report.error, report.acked), (&None, 100), "{}", report.summary());
+    assert_eq!(of_c(), 50);
+    owner.finish();
 }

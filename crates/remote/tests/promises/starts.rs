@@ -248,3 +248,25 @@ fn receiving_gateway_recovers_from_lack_of_descriptors() {
     alone!();
     lack_of_descriptors_ends(Host::B);
 }
+
+/// The receiving gateway forgets lanes that are not offered again for a minute; these are.
+#[test]
+#[ignore = "takes a minute"]
+fn nothing_arrives_twice_a_minute_after_a_restart() {
+    alone!();
+    let folder = folder();
+    let mut gateways = TcpGateways::start(folder.path());
+    let owner = start_owner(OwnerTask { pause_us: 1000, ..owner(folder.path()) });
+    let sender = Program::start(&Role::Sender(sender(folder.path(), 20_000)));
+    until("messages arrive", || received(folder.path()).len() > 10);
+    owner.signal(Signal::STOP);
+    sender.wait_for("sent");
+    gateways.kill(Host::A);
+    gateways.restart(Host::A);
+    thread::sleep(Duration::from_secs(65));
+    owner.signal(Signal::CONT);
+    let report = sender.report();
+    assert_eq!((&report.error, report.acked), (&None, 20_000), "{}", report.summary());
+    assert_eq!(received(folder.path()), Vec::from_iter(0..20_000));
+    owner.finish();
+}
