@@ -80,7 +80,7 @@ pub(super) fn run(root: &Path, names: &[String]) -> io::Result<bool> {
     let copy = MachinesCopy::new(root)?;
     copy.reset(root)?;
     copy.build()?;
-    if let Some(found) = copy.find(&TESTS[..1])? {
+    if let Some(found) = copy.find(&TESTS)? {
         let text = format!("the explorer finds a violation without a mutant: {found}");
         return Err(io::Error::other(text));
     }

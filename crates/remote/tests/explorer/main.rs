@@ -1,7 +1,8 @@
 //! Explores the protocol between two gateways: one lane, a network that delivers frames in any
-//! order, and every pair or triple of faults. A fault loses or repeats a frame, cuts the network,
-//! lets a timer expire too early, suspects the other host or gives it up, kills a gateway or the
-//! owner, or lets the owner close its mailbox. The sender ends at any time or never.
+//! order, and every fault and pair of faults, triples with `REMOTE_WIDE=1`. A fault loses or
+//! repeats a frame, cuts the network, lets a timer expire too early, suspects the other host or
+//! gives it up, kills a gateway or the owner, or lets the owner close its mailbox. The sender ends
+//! at any time or never.
 //!
 //! Each state is hashed and visited once. In each state the safety properties hold
 //! (`World::check`), and if all faults stop, the lane settles (`World::healing_step`).
