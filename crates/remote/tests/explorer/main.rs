@@ -110,6 +110,13 @@ fn two_faults_break_no_promise() {
 }
 
 #[test]
+fn three_faults_among_single_frames_break_no_promise() {
+    for setting in [plain, narrow, slow] {
+        assert_both_sound(setting, 1, 3);
+    }
+}
+
+#[test]
 #[ignore = "takes an hour or more, with REMOTE_WIDE=1"]
 fn two_faults_among_four_frames_break_no_promise() {
     wide!();
