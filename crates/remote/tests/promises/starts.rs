@@ -256,8 +256,9 @@ fn nothing_arrives_twice_a_minute_after_a_restart() {
     alone!();
     let folder = folder();
     let mut gateways = TcpGateways::start(folder.path());
-    let owner = start_owner(OwnerTask { pause_us: 1000, ..owner(folder.path()) });
-    let sender = Program::start(&Role::Sender(sender(folder.path(), 20_000)));
+    let owner = start_owner(OwnerTask { pause_us: 100, ..owner(folder.path()) });
+    let task = SenderTask { waits: false, lingers: true, ..sender(folder.path(), 20_000) };
+    let mut sender = Program::start(&Role::Sender(task));
     until("messages arrive", || received(folder.path()).len() > 10);
     owner.signal(Signal::STOP);
     sender.wait_for("sent");
@@ -265,8 +266,11 @@ fn nothing_arrives_twice_a_minute_after_a_restart() {
     gateways.restart(Host::A);
     thread::sleep(Duration::from_secs(65));
     owner.signal(Signal::CONT);
+    until("all messages arrive", || received(folder.path()).len() >= 20_000);
+    thread::sleep(Duration::from_millis(500));
+    sender.ask_to_end();
     let report = sender.report();
-    assert_eq!((&report.error, report.acked), (&None, 20_000), "{}", report.summary());
+    assert_eq!(report.error, None, "{}", report.summary());
     assert_eq!(received(folder.path()), Vec::from_iter(0..20_000));
     owner.finish();
 }
