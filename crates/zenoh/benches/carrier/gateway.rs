@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tontine::mailbox::{Mailbox, Sender};
 
-use crate::{DURATION, SHORT, median_round_trip};
+use crate::{DURATION, SHORT, megabytes, median_round_trip};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tontine-bridge-zenoh");
 /// Maximum wait for the gateways to connect, or for what is left in the lanes.
@@ -85,7 +85,7 @@ pub(crate) fn throughput(endpoint: &str) -> f64 {
         records += BATCH as u64;
     }
     sender.wait_acked(Some(TIMEOUT)).expect("acknowledged");
-    (records * SHORT as u64) as f64 / 1e6 / start.elapsed().as_secs_f64()
+    megabytes(records * SHORT as u64, start)
 }
 
 /// Returns the median duration from a record sent to the same record acknowledged.

@@ -9,10 +9,10 @@ use tontine_zenoh::{ZenohLink, ZenohOptions};
 
 use crate::{DURATION, END, SHORT, median_round_trip, megabytes_a_second};
 
-const PEER: HostId = HostId(0);
+pub(crate) const PEER: HostId = HostId(0);
 
 /// Opens a link to the other process, and waits until that is up.
-fn link(name: &str, peer: &str, endpoint: &str) -> ZenohLink {
+pub(crate) fn link(name: &str, peer: &str, endpoint: &str) -> ZenohLink {
     let mut options = ZenohOptions {
         name: name.into(),
         realm: "bench".into(),
@@ -34,7 +34,7 @@ fn link(name: &str, peer: &str, endpoint: &str) -> ZenohLink {
 }
 
 /// Waits until the link has an event.
-fn wait(link: &ZenohLink) {
+pub(crate) fn wait(link: &ZenohLink) {
     let mut descriptors = [PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN)];
     poll(&mut descriptors, None::<&Timespec>).expect("poll");
 }
@@ -55,7 +55,7 @@ fn receive(link: &mut ZenohLink, frame: &mut Vec<u8>) {
 }
 
 /// Sends a frame; waits while the queue is full.
-fn send(link: &mut ZenohLink, frame: &mut Vec<u8>) {
+pub(crate) fn send(link: &mut ZenohLink, frame: &mut Vec<u8>) {
     loop {
         match link.try_send(PEER, frame) {
             Queued::Yes => return,

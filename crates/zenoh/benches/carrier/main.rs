@@ -1,14 +1,15 @@
 //! Figures of the carrier between processes over `tcp/` on loopback, as ratios within a run.
 //!
-//! `raw` is Zenoh itself: the denominator of everything above it. `link` states what the queues and
-//! threads of [`tontine_zenoh::ZenohLink`] cost, and `gateway` what two gateways cost between the
-//! sender of a mailbox and its owner. A further figure is a row of [`ROWS`]: a function for each
-//! side, and the row to which it is compared.
+//! `raw` is Zenoh itself. `link` states what the queues and threads of [`tontine_zenoh::ZenohLink`]
+//! cost, `linked` what the protocol costs in the programs themselves, and `gateway` what two
+//! gateways cost between the sender of a mailbox and its owner. A further figure is a row of
+//! [`ROWS`]: a function for each side, and the row to which it is compared.
 //!
 //! Run it by `cargo xtask zenoh --bench`.
 
 mod gateway;
 mod link;
+mod linked;
 mod raw;
 
 use std::io::{BufRead, BufReader, Read};
@@ -22,13 +23,13 @@ use tontine_remote::frame::MAX_FRAME;
 struct BenchRow {
     name: &'static str,
     unit: &'static str,
-    /// The row to which this one is compared.
-    base: Option<&'static str>,
+    /// The row to which this one is compared, and the ratio that is aimed at.
+    base: Option<(&'static str, &'static str)>,
     near: fn(&str) -> f64,
     far: fn(&str),
 }
 
-const ROWS: [BenchRow; 6] = [
+const ROWS: [BenchRow; 8] = [
     BenchRow {
         name: "raw/throughput",
         unit: "MB/s",
@@ -46,35 +47,49 @@ const ROWS: [BenchRow; 6] = [
     BenchRow {
         name: "link/throughput",
         unit: "MB/s",
-        base: Some("raw/throughput"),
+        base: Some(("raw/throughput", "")),
         near: link::throughput,
         far: link::counter,
     },
     BenchRow {
         name: "link/round-trip",
         unit: "us",
-        base: Some("raw/round-trip"),
+        base: Some(("raw/round-trip", "")),
         near: link::round_trip,
         far: link::echo,
     },
     BenchRow {
+        name: "linked/throughput",
+        unit: "MB/s",
+        base: Some(("raw/throughput", ">= 0.6")),
+        near: linked::throughput,
+        far: linked::owner,
+    },
+    BenchRow {
+        name: "linked/round-trip",
+        unit: "us",
+        base: Some(("raw/round-trip", "<= 1.5")),
+        near: linked::round_trip,
+        far: linked::owner,
+    },
+    BenchRow {
         name: "gateway/throughput",
         unit: "MB/s",
-        base: Some("raw/throughput"),
+        base: Some(("linked/throughput", ">= 0.7")),
         near: gateway::throughput,
         far: gateway::owner,
     },
     BenchRow {
         name: "gateway/round-trip",
         unit: "us",
-        base: Some("raw/round-trip"),
+        base: Some(("linked/round-trip", "<= 30 us more")),
         near: gateway::round_trip,
         far: gateway::owner,
     },
 ];
 
 /// Fresh pairs of processes for each row. Rows take turns.
-const PAIRS: usize = 5;
+const PAIRS: usize = 7;
 /// Time in which the near process sends a stream, and maximum time of its round trips.
 const DURATION: Duration = Duration::from_secs(2);
 /// Maximum number of round trips.
@@ -107,20 +122,27 @@ fn main() {
             let _ = far.wait();
         }
     }
-    figures.iter_mut().for_each(|figures| figures.sort_by(f64::total_cmp));
-    let median = |row: usize| figures[row][PAIRS / 2];
     println!("median of {PAIRS} pairs of processes, over tcp/ on loopback");
     println!("messages and frames of {MAX_FRAME} B, records of {SHORT} B");
-    println!("{:20} {:>10} {:>5} {:>21}  ratio", "", "median", "", "range");
-    for (number, row) in ROWS.iter().enumerate() {
-        let (least, most) = (figures[number][0], figures[number][PAIRS - 1]);
-        let range = format!("{least:.1} - {most:.1}");
-        let base = row.base.and_then(|base| ROWS.iter().position(|row| row.name == base));
-        let ratio =
-            base.map(|base| format!("{:.2} of {}", median(number) / median(base), ROWS[base].name));
-        let ratio = ratio.unwrap_or_default();
-        println!("{:20} {:>10.1} {:>5} {range:>21}  {ratio}", row.name, median(number), row.unit);
+    println!("the ratio and the difference are medians of those within a round; ranges in brackets");
+    for (row, figures_of_row) in ROWS.iter().zip(&figures) {
+        println!("{:20} {} {}", row.name, spread(figures_of_row.iter().copied(), 1), row.unit);
+        let Some((base, target)) = row.base else { continue };
+        let base_row = ROWS.iter().position(|row| row.name == base).expect("a row");
+        let pairs = || figures_of_row.iter().zip(&figures[base_row]);
+        let ratio = spread(pairs().map(|(figure, base)| figure / base), 2);
+        let difference = spread(pairs().map(|(figure, base)| figure - base), 1);
+        println!("  / {base}: {ratio}, - {base}: {difference} {}; target {target}", row.unit);
     }
+}
+
+/// Returns the median and the range of some figures.
+fn spread(figures: impl Iterator<Item = f64>, digits: usize) -> String {
+    let mut sorted: Vec<f64> = figures.collect();
+    sorted.sort_by(f64::total_cmp);
+    let (least, most) = (sorted[0], sorted[sorted.len() - 1]);
+    let median = sorted[sorted.len() / 2];
+    format!("{median:.digits$} [{least:.digits$}, {most:.digits$}]")
 }
 
 fn free_endpoint() -> String {
@@ -142,7 +164,11 @@ fn start(row: &BenchRow, endpoint: &str) -> Child {
 
 /// Returns the rate of a stream of which the other process counted the bytes.
 fn megabytes_a_second(count: &[u8], start: Instant) -> f64 {
-    let count = u64::from_le_bytes(count.try_into().expect("eight bytes"));
+    megabytes(u64::from_le_bytes(count.try_into().expect("eight bytes")), start)
+}
+
+/// Returns the rate of this number of bytes.
+fn megabytes(count: u64, start: Instant) -> f64 {
     count as f64 / 1e6 / start.elapsed().as_secs_f64()
 }
 
