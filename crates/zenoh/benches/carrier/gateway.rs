@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tontine::mailbox::{Mailbox, Sender};
 
-use crate::{DURATION, SHORT, megabytes, median_round_trip};
+use crate::{DURATION, SHORT, median_round_trip, megabytes};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tontine-bridge-zenoh");
 /// Maximum wait for the gateways to connect, or for what is left in the lanes.

@@ -11,7 +11,7 @@ use tontine_remote::outgoing::{FrameFiller, OutgoingLane};
 use tontine_zenoh::ZenohLink;
 
 use crate::link::{PEER, link, send, wait};
-use crate::{DURATION, SHORT, megabytes, median_round_trip};
+use crate::{DURATION, SHORT, median_round_trip, megabytes};
 
 /// Bytes of a record in its lane.
 const RECORD: u64 = SHORT as u64 + 8;

@@ -124,7 +124,9 @@ fn main() {
     }
     println!("median of {PAIRS} pairs of processes, over tcp/ on loopback");
     println!("messages and frames of {MAX_FRAME} B, records of {SHORT} B");
-    println!("the ratio and the difference are medians of those within a round; ranges in brackets");
+    println!(
+        "the ratio and the difference are medians of those within a round; ranges in brackets"
+    );
     for (row, figures_of_row) in ROWS.iter().zip(&figures) {
         println!("{:20} {} {}", row.name, spread(figures_of_row.iter().copied(), 1), row.unit);
         let Some((base, target)) = row.base else { continue };
