@@ -17,9 +17,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
     ],
     steps: &[
         "Two network namespaces are created on this machine, and a veth pair joins them. Each \
-         contains a program, and for `tontine` and `tontine-zenoh` a gateway, which is a process of \
-         its own. For `nats` and `redis-stream`, host B contains the server too. The machine's real \
-         network is not changed, and the namespaces end with their processes.",
+         contains a program, and for `tontine` and `tontine-zenoh` a gateway, which is a process \
+         of its own. For `nats` and `redis-stream`, host B contains the server too. The machine's \
+         real network is not changed, and the namespaces end with their processes.",
         "`one by one`: the program on host A sends a message of 64 bytes, and the program on host \
          B sends one back. After a warm-up of a tenth as many, each of these round trips is timed. \
          For gateways, the same two programs first do so on one host, each sending into the \

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tontine::mailbox::{OnDeath, Options, Relay, RelayLane, RemoteEnd, SenderId};
 
-use lane::{Filled, ImportLane, fill, read_up_to};
+use lane::{FillResult, ImportLane, fill, read_up_to};
 
 use super::GatewayError;
 use super::carrier::Carrier;
@@ -266,9 +266,9 @@ impl Imports {
         let mut lacks_room = lane.machine.window().is_none();
         while frames < FRAMES_PER_TURN && !silent && !lacks_room && !carrier.is_blocked(peer) {
             match fill(import, key.1, lane, &mut carrier.frame) {
-                Filled::Frame => carrier.send_built(peer),
-                Filled::Nothing => break,
-                Filled::NoRoom => {
+                FillResult::Frame => carrier.send_built(peer),
+                FillResult::Nothing => break,
+                FillResult::NoRoom => {
                     lacks_room = true;
                     break;
                 }

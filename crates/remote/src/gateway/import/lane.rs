@@ -23,7 +23,7 @@ pub(super) struct ImportLane {
 }
 
 /// Result of [`fill`].
-pub(super) enum Filled {
+pub(super) enum FillResult {
     /// The lane's next frame.
     Frame,
     /// The lane has no further record.
@@ -38,7 +38,7 @@ pub(super) fn fill(
     sender: SenderId,
     lane: &mut ImportLane,
     frame: &mut Vec<u8>,
-) -> Filled {
+) -> FillResult {
     let mut filler = FrameFiller::new(&lane.machine, frame);
     let mut last_end = lane.last_end;
     let mut refused = false;
@@ -63,12 +63,12 @@ pub(super) fn fill(
     }
     lane.last_end = last_end;
     let Some(position) = filler.finish() else {
-        return if refused { Filled::NoRoom } else { Filled::Nothing };
+        return if refused { FillResult::NoRoom } else { FillResult::Nothing };
     };
     // Stored before the frame leaves: what a sender counts as unsent was never sent.
     import.relay.mark_sent(sender, position);
     lane.machine.on_sent(position);
-    Filled::Frame
+    FillResult::Frame
 }
 
 /// Reads a lane up to `position`: an earlier gateway of this host has sent what lies before.
