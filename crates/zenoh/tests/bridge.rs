@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{free_port, wait_until};
+use common::{new_endpoint, own_address, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use tontine::mailbox::{Mailbox, Sender};
 
@@ -51,9 +51,10 @@ fn messages_cross_two_gateways() {
     let folder = folder.path();
     let mut command = Command::new(PROGRAM);
     command.args(["certificates", "--realm", "plant", "--out"]).arg(folder);
-    command.args(["near=127.0.0.1", "far=127.0.0.1"]).stdout(Stdio::null());
+    let hosts = ["near", "far"].map(|name| format!("{name}={}", own_address()));
+    command.args(hosts).stdout(Stdio::null());
     assert!(command.status().expect("a process").success());
-    let endpoint = free_port("quic").replace("quic/", "");
+    let endpoint = new_endpoint("quic").replace("quic/", "");
     let (jobs, import) = (folder.join("jobs"), folder.join("far-jobs"));
     let far = format!(
         "listen = [\"{endpoint}\"]\n[peers.near]\n[exports]\njobs = \"{}\"",

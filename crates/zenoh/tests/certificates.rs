@@ -4,7 +4,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Node, TestLink, TestOptions, free_port, options, wait_until};
+use common::{Node, TestLink, TestOptions, new_endpoint, options, own_address, wait_until};
 use tontine_remote::frame::MAX_FRAME;
 use tontine_zenoh::{Certificates, certificates};
 use zenoh::Wait;
@@ -21,7 +21,7 @@ fn secured(name: &str, peer: &str, folder: &Path, realm: &str, identity: &str) -
 }
 
 fn make(folder: &Path, realm: &str, hosts: &[&str]) {
-    let local = |host: &&str| format!("{host}=127.0.0.1").parse().expect("a host");
+    let local = |host: &&str| format!("{host}={}", own_address()).parse().expect("a host");
     let hosts: Vec<_> = hosts.iter().map(local).collect();
     certificates::make(folder, realm, &hosts, 1).expect("certificates");
 }
@@ -30,7 +30,7 @@ fn make(folder: &Path, realm: &str, hosts: &[&str]) {
 fn hosts_with_certificates_exchange_frames_over_quic() {
     let folder = tempfile::tempdir().expect("a folder");
     make(folder.path(), "test", &["near", "far"]);
-    let endpoint = free_port("quic");
+    let endpoint = new_endpoint("quic");
     let secured = |name, peer| secured(name, peer, folder.path(), "test", name);
     let mut near = TestLink::open(&secured("near", "far").listen(&endpoint));
     let mut far = TestLink::open(&secured("far", "near").connect(&endpoint));
@@ -51,7 +51,7 @@ fn hosts_with_certificates_exchange_frames_over_quic() {
 fn host_under_other_name_than_its_certificate_gets_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     make(folder.path(), "test", &["near", "far", "third"]);
-    let endpoint = free_port("quic");
+    let endpoint = new_endpoint("quic");
     let secured = |name, peer, identity| secured(name, peer, folder.path(), "test", identity);
     let mut options = secured("near", "far", "near").listen(&endpoint);
     options.peers.push("third".into());
@@ -64,7 +64,7 @@ fn host_under_other_name_than_its_certificate_gets_nothing() {
     drop(false_far);
     // Not even a session without a link's checks hears or says anything in that name.
     let third = secured("third", "near", "third");
-    let session = common::raw_session(third.tls.as_ref().expect("certificates"), &endpoint);
+    let session = common::raw_session("peer", third.tls.as_ref().expect("certificates"), &endpoint);
     let heard = session.declare_subscriber("tontine/1/test/near/far").wait().expect("declared");
     let all = session.declare_subscriber("tontine/**").wait().expect("declared");
     let token = session.liveliness().declare_token("tontine/1/test/far/up/1").wait();
@@ -72,7 +72,7 @@ fn host_under_other_name_than_its_certificate_gets_nothing() {
     near.wait_up();
     far.wait_up();
     for _ in 0..20 {
-        session.put("tontine/1/test/far/near", vec![1]).wait().expect("no error is told");
+        session.put("tontine/1/test/far/near", vec![1]).wait().expect("no error is reported");
         near.send(vec![2]);
         assert_eq!(far.frame(), [2]);
     }
@@ -98,7 +98,7 @@ fn host_of_other_authority_cannot_connect() {
     let folder = tempfile::tempdir().expect("a folder");
     make(folder.path(), "test", &["near"]);
     make(folder.path(), "other", &["far"]);
-    let endpoint = free_port("quic");
+    let endpoint = new_endpoint("quic");
     let mut near =
         TestLink::open(&secured("near", "far", folder.path(), "test", "near").listen(&endpoint));
     let mut far =
@@ -111,7 +111,7 @@ fn host_of_other_authority_cannot_connect() {
 fn router_with_certificate_passes_frames_on() {
     let folder = tempfile::tempdir().expect("a folder");
     make(folder.path(), "test", &["near", "far", "router"]);
-    let endpoint = free_port("quic");
+    let endpoint = new_endpoint("quic");
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
     let files = [path("test-ca.pem"), path("router.pem"), path("router.key")];
     let _router = Node::start(&["router", &endpoint, &files[0], &files[1], &files[2]]);
@@ -137,7 +137,7 @@ fn missing_file_is_named() {
 
 #[test]
 fn address_in_use_is_an_error() {
-    let endpoint = free_port("tcp");
+    let endpoint = new_endpoint("tcp");
     let near = TestLink::open(&options("near", "far").listen(&endpoint));
     let error = tontine_zenoh::ZenohLink::open(&options("far", "near").listen(&endpoint));
     let text = error.expect_err("in use").to_string();
