@@ -9,6 +9,8 @@ use tontine_remote::frame::MAX_FRAME;
 use tontine_zenoh::{Certificates, certificates};
 use zenoh::Wait;
 
+const GUIDE: &str = include_str!("../../../docs/guides/zenoh.md");
+
 /// Returns the options of a host whose certificate is that of `identity`.
 fn secured(name: &str, peer: &str, folder: &Path, realm: &str, identity: &str) -> TestOptions {
     let mut options = options(name, peer);
@@ -125,6 +127,65 @@ fn router_with_certificate_passes_frames_on() {
     // A router under another name passes nothing on.
     let mut misled = TestLink::open(&secured("far", "near").router("other", &endpoint));
     misled.assert_silent();
+}
+
+/// Writes the configuration of the guide's router, with this endpoint and the folder of its files.
+fn guide_router(folder: &Path, endpoint: &str) -> String {
+    let (_, rest) = GUIDE.split_once("```json5\n").expect("a configuration");
+    let (text, _) = rest.split_once("```").expect("its end");
+    let (address, files) = ("quic/10.0.0.1:7447", "\"/etc/tontine/");
+    assert!(text.contains(address) && text.matches(files).count() == 3, "{text}");
+    let text = text.replace(address, endpoint);
+    let text = text.replace(files, &format!("\"{}/", folder.display()));
+    let file = folder.join("router.json5");
+    std::fs::write(&file, text).expect("written");
+    file.display().to_string()
+}
+
+#[test]
+fn router_of_guide_passes_on_frames_in_own_name_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    make(folder.path(), "plant", &["hub", "hostA", "hostB", "hostC"]);
+    let endpoint = new_endpoint("quic");
+    let _router = Node::start(&["router", &guide_router(folder.path(), &endpoint)]);
+    let secured = |name, peer| {
+        let mut options = secured(name, peer, folder.path(), "plant", name);
+        options.realm = "plant".into();
+        options.router("hub", &endpoint)
+    };
+    let mut near = TestLink::open(&secured("hostA", "hostB"));
+    let mut far = TestLink::open(&secured("hostB", "hostA"));
+    near.wait_up();
+    far.wait_up();
+    let mut exchange = |number: u8| {
+        near.send(vec![number; MAX_FRAME]);
+        assert!(far.frame() == vec![number; MAX_FRAME]);
+        far.send(vec![!number]);
+        assert_eq!(near.frame(), [!number]);
+    };
+    exchange(1);
+    // The router does not list the first host, and lists the second one under its own name.
+    for host in ["hostC", "hostB"] {
+        let options = secured(host, "hostA");
+        let tls = options.tls.as_ref().expect("certificates");
+        let session = common::raw_session("client", tls, &endpoint);
+        let heard = session.declare_subscriber("tontine/1/plant/hostB/hostA").wait();
+        let heard = heard.expect("declared");
+        let token = session.liveliness().declare_token("tontine/1/plant/hostA/up/1").wait();
+        for number in 2..20 {
+            let put = session.put("tontine/1/plant/hostA/hostB", vec![0]).wait();
+            put.expect("no error is reported");
+            exchange(number);
+        }
+        drop(token);
+        assert!(heard.try_recv().expect("open").is_none(), "{host} heard what is for hostA");
+        session.put(format!("tontine/1/plant/{host}/hostA"), vec![21]).wait().expect("put");
+    }
+    // Of all frames of the two sessions, only that of a listed host in its own name was passed on.
+    assert_eq!(near.frame(), [21]);
+    // The end of a token that was not accepted changes nothing.
+    near.assert_silent();
+    far.assert_silent();
 }
 
 #[test]
