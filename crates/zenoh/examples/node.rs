@@ -1,7 +1,8 @@
 //! A process that the tests start: a router, or a gateway that returns each frame.
 //!
-//! `node router ENDPOINT [CA CERTIFICATE KEY]` and `node router FILE.json5` print `ready`. `node echo
-//! NAME PEER ENDPOINT` prints `ready`, then `up` and `down`. All end with their standard input.
+//! `node router ENDPOINT [CA CERTIFICATE KEY]` and `node router FILE.json5` print `ready`. Another
+//! role, `node echo NAME PEER ENDPOINT`, prints `ready`, then `up` and `down`. All end with their
+//! standard input.
 
 #[path = "../tests/common/router.rs"]
 mod router;

@@ -15,7 +15,7 @@ use tontine_zenoh::{Certificates, ZenohLink, ZenohOptions};
 use zenoh::{Session, Wait};
 
 /// Maximum wait for an event. Other tests may use all processors.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the address on loopback that only this process uses, by its number, which has at most 22
 /// bits. Linux accepts all addresses that begin with 127.
