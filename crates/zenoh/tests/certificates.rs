@@ -3,6 +3,7 @@
 mod common;
 
 use std::path::Path;
+use std::time::Duration;
 
 use common::{
     LinkObservation, Node, TIMEOUT, TestLink, TestOptions, new_endpoint, options, own_address,
@@ -13,6 +14,9 @@ use tontine_zenoh::{Certificates, certificates};
 use zenoh::Wait;
 
 const GUIDE: &str = include_str!("../../../docs/guides/zenoh.md");
+
+/// Wait for a frame before it is sent again.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// Returns the options of a host whose certificate is that of `identity`.
 fn secured(name: &str, peer: &str, folder: &Path, realm: &str, identity: &str) -> TestOptions {
@@ -160,15 +164,7 @@ fn router_of_guide_passes_on_frames_in_own_name_only() {
     let mut far = TestLink::open(&secured("hostB", "hostA"));
     near.wait_up();
     far.wait_up();
-    let mut exchange = |number: u8| {
-        near.send(vec![number; MAX_FRAME]);
-        // The next event is the frame: no token of a third session was passed on, either.
-        let event = far.next_within(TIMEOUT);
-        assert!(event == Some(LinkObservation::Frame(vec![number; MAX_FRAME])), "{number}");
-        far.send(vec![!number]);
-        assert_eq!(near.next_within(TIMEOUT), Some(LinkObservation::Frame(vec![!number])));
-    };
-    exchange(1);
+    exchange(&mut near, &mut far, 1);
     // The router does not list the first host, and lists the second one under its own name.
     for host in ["hostC", "hostB"] {
         let options = secured(host, "hostA");
@@ -177,20 +173,39 @@ fn router_of_guide_passes_on_frames_in_own_name_only() {
         let heard = session.declare_subscriber("tontine/1/plant/hostB/hostA").wait();
         let heard = heard.expect("declared");
         let token = session.liveliness().declare_token("tontine/1/plant/hostA/up/1").wait();
-        for number in 2..20 {
-            let put = session.put("tontine/1/plant/hostA/hostB", vec![0]).wait();
+        let put = |from: &str, to: &str| {
+            let put = session.put(format!("tontine/1/plant/{from}/{to}"), vec![0]).wait();
             put.expect("no error is reported");
-            exchange(number);
+        };
+        for number in 2..20 {
+            put("hostA", "hostB");
+            put("hostC", "hostA");
+            exchange(&mut near, &mut far, number);
         }
         drop(token);
         assert!(heard.try_recv().expect("open").is_none(), "{host} heard what is for hostA");
-        session.put(format!("tontine/1/plant/{host}/hostA"), vec![21]).wait().expect("put");
+        // The end of a token that was not accepted changes nothing.
+        near.assert_silent();
+        far.assert_silent();
+        if host == "hostB" {
+            // In its own name, it is heard. Zenoh may lose a frame under load.
+            wait_until("the frame arrives", || {
+                put("hostB", "hostA");
+                near.next_within(RETRY) == Some(LinkObservation::Frame(vec![0]))
+            });
+        }
     }
-    // Of all frames of the two sessions, only that of a listed host in its own name was passed on.
-    assert_eq!(near.frame(), [21]);
-    // The end of a token that was not accepted changes nothing.
-    near.assert_silent();
-    far.assert_silent();
+    assert_eq!(near.link.counts().strangers, 0, "frames of a host that the router does not list");
+}
+
+/// Sends a frame each way. Each is the next event: no token or frame of a third session was passed
+/// on.
+fn exchange(near: &mut TestLink, far: &mut TestLink, number: u8) {
+    near.send(vec![number; MAX_FRAME]);
+    let event = far.next_within(TIMEOUT);
+    assert!(event == Some(LinkObservation::Frame(vec![number; MAX_FRAME])), "{number}");
+    far.send(vec![!number]);
+    assert_eq!(near.next_within(TIMEOUT), Some(LinkObservation::Frame(vec![!number])));
 }
 
 #[test]
