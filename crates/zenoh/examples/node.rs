@@ -1,7 +1,11 @@
 //! A process that the tests start: a router, or a gateway that returns each frame.
 //!
-//! `node router ENDPOINT [CA CERTIFICATE KEY]` prints `ready`. `node echo NAME PEER ENDPOINT`
-//! prints `ready`, then `up` and `down`. Both end with their standard input.
+//! `node router ENDPOINT [CA CERTIFICATE KEY]` and `node router FILE.json5` print `ready`. Another
+//! role, `node echo NAME PEER ENDPOINT`, prints `ready`, then `up` and `down`. All end with their
+//! standard input.
+
+#[path = "../tests/common/router.rs"]
+mod router;
 
 use std::io::Read;
 use std::time::Duration;
@@ -9,39 +13,23 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine_remote::link::{Link, LinkEvent, Queued};
 use tontine_zenoh::{ZenohLink, ZenohOptions};
-use zenoh::Wait;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["router", endpoint] => router(endpoint, None),
+        ["router", file] if file.ends_with(".json5") => {
+            router::run(zenoh::Config::from_file(file).expect("a configuration"));
+        }
+        ["router", endpoint] => router::run(router::config(endpoint)),
         ["router", endpoint, ca, certificate, key] => {
-            router(endpoint, Some([ca, certificate, key]))
+            let mut config = router::config(endpoint);
+            router::set_certificates(&mut config, [ca, certificate, key]);
+            router::run(config);
         }
         ["echo", name, peer, endpoint] => echo(name, peer, endpoint),
         _ => panic!("expected router or echo, found {arguments:?}"),
     }
-}
-
-fn router(endpoint: &str, tls: Option<[&str; 3]>) {
-    let mut config = zenoh::Config::default();
-    let mut set = |key: &str, value: String| config.insert_json5(key, &value).expect("a setting");
-    set("mode", "\"router\"".into());
-    set("listen/endpoints", format!("[{endpoint:?}]"));
-    set("scouting/multicast/enabled", "false".into());
-    set("scouting/delay", "0".into());
-    set("transport/link/tx/lease", "1000".into());
-    if let Some([ca, certificate, key]) = tls {
-        set("transport/link/tls/enable_mtls", "true".into());
-        set("transport/link/tls/root_ca_certificate", format!("{ca:?}"));
-        set("transport/link/tls/listen_certificate", format!("{certificate:?}"));
-        set("transport/link/tls/listen_private_key", format!("{key:?}"));
-    }
-    let _session = zenoh::open(config).wait().expect("a router");
-    println!("ready");
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    std::process::exit(0);
 }
 
 fn echo(name: &str, peer: &str, endpoint: &str) {

@@ -196,8 +196,11 @@ mod tests {
     fn host_has_name_without_dots_and_addresses() {
         let host: CertifiedHost = "b=10.0.0.2,b.lan".parse().expect("a host");
         assert_eq!((host.name.as_str(), host.addresses.len()), ("b", 2));
-        for text in ["b.lan", "", "=10.0.0.2", "a/b"] {
+        for text in ["b.lan", "", "=10.0.0.2", "a/b", &"b".repeat(64)] {
             assert!(text.parse::<CertifiedHost>().is_err(), "{text}");
+        }
+        for text in ["B_2-", "-b", &"b".repeat(63)] {
+            assert!(text.parse::<CertifiedHost>().is_ok(), "{text}");
         }
         let error = make(Path::new("/proc/none"), "plant", &[], 1).expect_err("no folder");
         assert!(error.to_string().contains("/proc/none"), "{error}");

@@ -23,6 +23,10 @@ pub enum ZenohError {
     UnusedCertificates(String),
     /// The endpoint is one to listen at, and peers are reached through routers.
     ListensWithRouters(String),
+    /// The endpoint is one of a peer to connect to, and peers are reached through routers.
+    ConnectsWithRouters(String),
+    /// The file has no part in PEM format with this label.
+    NotPem(PathBuf, &'static str),
     /// The file exists already.
     FileExists(PathBuf),
     /// The file cannot be read or written.
@@ -37,12 +41,39 @@ pub enum ZenohError {
 
 impl std::error::Error for ZenohError {}
 
+impl ZenohError {
+    /// Returns `true` if only a change of the options or of the named files helps. The other errors
+    /// may be transient.
+    pub fn is_invalid_input(&self) -> bool {
+        match self {
+            Self::InvalidName(_)
+            | Self::DottedName(_)
+            | Self::DuplicateName(_)
+            | Self::InvalidEndpoint(_)
+            | Self::TlsEndpoint(_)
+            | Self::Plaintext(_)
+            | Self::NoCertificates(_)
+            | Self::UnusedCertificates(_)
+            | Self::ListensWithRouters(_)
+            | Self::ConnectsWithRouters(_)
+            | Self::NotPem(..) => true,
+            Self::FileExists(_)
+            | Self::File(..)
+            | Self::Certificate(_)
+            | Self::System(_)
+            | Self::Zenoh(_) => false,
+        }
+    }
+}
+
 impl std::fmt::Display for ZenohError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::InvalidName(name) => {
-                write!(f, "expected a name of 1 to 64 letters, digits, `-` or `_`, found {name:?}")
-            }
+            Self::InvalidName(name) => write!(
+                f,
+                "expected a name of 1 to 63 of the characters a-z, A-Z, 0-9, `.`, `_` and `-`; \
+                 found {name:?}"
+            ),
             Self::DottedName(name) => write!(
                 f,
                 "{name:?}: with certificates, expected names without dots, because public \
@@ -78,6 +109,16 @@ impl std::fmt::Display for ZenohError {
                 f,
                 "{endpoint}: a host that reaches its peers through routers does not listen; remove \
                  the endpoint or the routers"
+            ),
+            Self::ConnectsWithRouters(endpoint) => write!(
+                f,
+                "{endpoint}: a host that reaches its peers through routers does not connect to \
+                 them; remove the peer's `connect` or the routers"
+            ),
+            Self::NotPem(path, label) => write!(
+                f,
+                "{}: expected a file in PEM format with a {label}, found none in it",
+                path.display()
             ),
             Self::FileExists(path) => write!(
                 f,

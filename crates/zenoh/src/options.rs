@@ -1,11 +1,16 @@
 //! Names and endpoints of a link, and their validation: [`ZenohOptions`].
 
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tontine_remote::config::{Config, ZenohConfig};
 
 use crate::ZenohError;
+
+/// Maximum number of bytes of a file in PEM format that are examined.
+const MAX_PEM: u64 = 1 << 20;
 
 /// Files in PEM format, by which hosts prove their names to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +33,8 @@ pub struct ZenohOptions {
     /// Names of the other hosts. A [`tontine_remote::link::HostId`] is an index into this list.
     pub peers: Vec<String>,
     /// Names of the routers, as in their certificates. With routers, this host reaches all peers
-    /// through one of them: `connect` has the routers' endpoints, and `listen` is empty.
+    /// through one of them: `connect` has an endpoint for each router and no other, and `listen` is
+    /// empty.
     pub routers: Vec<String>,
     /// Endpoints at which peers reach this host.
     pub listen: Vec<String>,
@@ -60,7 +66,6 @@ impl ZenohOptions {
         let protocol = if tls.is_some() { "quic" } else { "tcp" };
         let routers = &config.zenoh.routers;
         let peers = config.peers.iter().filter_map(|peer| peer.connect.as_ref());
-        let peers = peers.filter(|_| routers.is_empty());
         let connect = routers.iter().map(|router| &router.1).chain(peers);
         Self {
             name: config.name.clone(),
@@ -74,29 +79,45 @@ impl ZenohOptions {
         }
     }
 
-    /// Checks all names and endpoints.
-    pub(crate) fn validate(&self) -> Result<(), ZenohError> {
-        check_name(&self.realm)?;
+    /// Returns all mistakes: those in names and endpoints, and files that cannot be read or are not
+    /// in PEM format.
+    pub fn mistakes(&self) -> Vec<ZenohError> {
+        let mut mistakes = self.invalid_options();
+        if let Some(tls) = &self.tls {
+            let certificate = "CERTIFICATE";
+            let files = [
+                (&tls.ca, certificate),
+                (&tls.certificate, certificate),
+                (&tls.private_key, "PRIVATE KEY"),
+            ];
+            mistakes.extend(files.into_iter().filter_map(|(path, label)| check_pem(path, label)));
+        }
+        mistakes
+    }
+
+    fn invalid_options(&self) -> Vec<ZenohError> {
+        let mut mistakes: Vec<_> = check_name(&self.realm).err().into_iter().collect();
         let names = [&self.name].into_iter().chain(&self.peers).chain(&self.routers);
         let names: Vec<&String> = names.collect();
         for (index, name) in names.iter().enumerate() {
-            check_name(name)?;
+            mistakes.extend(check_name(name).err());
             // Zenoh also accepts servers whose certificates public authorities have signed. These
             // sign only names with dots.
             if self.tls.is_some() && name.contains('.') {
-                return Err(ZenohError::DottedName(name.to_string()));
+                mistakes.push(ZenohError::DottedName(name.to_string()));
             }
             if names[..index].contains(name) {
-                return Err(ZenohError::DuplicateName(name.to_string()));
+                mistakes.push(ZenohError::DuplicateName(name.to_string()));
             }
         }
-        self.endpoints(&self.connect)?;
-        match self.endpoints(&self.listen)?.first() {
-            Some(endpoint) if !self.routers.is_empty() => {
-                Err(ZenohError::ListensWithRouters(endpoint.clone()))
-            }
-            _ => Ok(()),
+        let endpoints = self.connect.iter().chain(&self.listen);
+        mistakes.extend(endpoints.filter_map(|endpoint| self.endpoint(endpoint).err()));
+        if !self.routers.is_empty() {
+            let peers = self.connect.iter().skip(self.routers.len()).cloned();
+            mistakes.extend(peers.map(ZenohError::ConnectsWithRouters));
+            mistakes.extend(self.listen.iter().cloned().map(ZenohError::ListensWithRouters));
         }
+        mistakes
     }
 
     /// Returns the endpoints as Zenoh writes them.
@@ -133,11 +154,27 @@ impl ZenohOptions {
 /// Checks a name of a host or realm: all of these can be part of a key and of a certificate.
 pub(crate) fn check_name(name: &str) -> Result<(), ZenohError> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if (1..=64).contains(&name.len()) && name.bytes().all(is_allowed) {
+    if (1..=63).contains(&name.len()) && name.bytes().all(is_allowed) {
         Ok(())
     } else {
         Err(ZenohError::InvalidName(name.to_owned()))
     }
+}
+
+/// Returns the mistake in a file in PEM format, if it has one. Zenoh's own error would come only
+/// when it connects, and would not name the file.
+fn check_pem(path: &Path, label: &'static str) -> Option<ZenohError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_PEM).read_to_end(&mut bytes));
+    if let Err(error) = read {
+        return Some(ZenohError::File(path.to_owned(), error));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    // Keys have the labels PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY.
+    let is_header =
+        |line: &str| line.starts_with("-----BEGIN ") && line.ends_with(&format!("{label}-----"));
+    let found = text.lines().any(|line| is_header(line.trim_end()));
+    (!found).then(|| ZenohError::NotPem(path.to_owned(), label))
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -167,8 +204,15 @@ mod tests {
         ZenohOptions { tls: Some(tls), ..options(listen) }
     }
 
+    fn refusals(options: &ZenohOptions) -> Vec<String> {
+        options.invalid_options().iter().map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
     fn refusal(options: &ZenohOptions) -> String {
-        options.validate().expect_err("refused").to_string()
+        let mut refusals = refusals(options);
+        assert_eq!(refusals.len(), 1, "{refusals:?}");
+        refusals.remove(0)
     }
 
     #[test]
@@ -180,7 +224,7 @@ mod tests {
     #[test]
     fn loopback_endpoints_need_no_cipher() {
         for endpoint in ["localhost:7", "tcp/127.8.0.1:7", "[::1]:7", "tcp/[::1]:7"] {
-            options(endpoint).validate().expect(endpoint);
+            assert_eq!(refusals(&options(endpoint)), [""; 0]);
         }
     }
 
@@ -189,7 +233,8 @@ mod tests {
         for endpoint in ["0.0.0.0:7", "tcp/[::]:7", "hostb:7", "localhost.example:7"] {
             let text = refusal(&options(endpoint));
             assert!(text.starts_with(endpoint) && text.contains("--plaintext"), "{text}");
-            ZenohOptions { plaintext: true, ..options(endpoint) }.validate().expect(endpoint);
+            let plaintext = ZenohOptions { plaintext: true, ..options(endpoint) };
+            assert_eq!(refusals(&plaintext), [""; 0]);
         }
     }
 
@@ -203,7 +248,7 @@ mod tests {
 
     #[test]
     fn certificates_and_quic_need_each_other() {
-        secured("quic/hostb:7").validate().expect("certificates");
+        assert_eq!(refusals(&secured("quic/hostb:7")), [""; 0]);
         assert!(refusal(&options("quic/hostb:7")).contains("private_key"));
         assert!(refusal(&secured("tcp/127.0.0.1:7")).contains("use quic/"));
     }
@@ -218,21 +263,69 @@ mod tests {
 
     #[test]
     fn names_are_short_and_distinct() {
-        for name in ["", "a/b", "*", "a b", &"a".repeat(65)] {
+        for name in ["", "a/b", "*", "a b", &"a".repeat(64)] {
             let options = ZenohOptions { name: name.into(), ..options("localhost:7") };
-            assert!(refusal(&options).contains("64"), "{name}");
+            assert!(refusal(&options).contains("1 to 63"), "{name}");
         }
+        assert!(check_name(&"a".repeat(63)).is_ok());
         let named = ZenohOptions { name: "there".into(), ..options("localhost:7") };
         assert!(refusal(&named).contains("\"there\""));
         let dotted = |options| ZenohOptions { name: "a.b".into(), ..options };
-        dotted(options("localhost:7")).validate().expect("no certificates");
+        assert_eq!(refusals(&dotted(options("localhost:7"))), [""; 0], "no certificates");
         assert!(refusal(&dotted(secured("quic/hostb:7"))).contains("without dots"));
     }
 
     #[test]
-    fn host_with_routers_does_not_listen() {
-        let options = ZenohOptions { routers: vec!["router".into()], ..options("localhost:7") };
-        assert!(refusal(&options).contains("tcp/localhost:7"));
+    fn host_with_routers_neither_listens_nor_dials_peers() {
+        let text = r#"
+            name = "a"
+            [peers.b]
+            connect = "127.0.0.2:7"
+            [zenoh.routers]
+            hub = "127.0.0.3:7"
+        "#;
+        let config = Config::parse(text).expect("valid");
+        let mut options = ZenohOptions::from_config(&config, false);
+        assert!(refusal(&options).contains("tcp/127.0.0.2:7: a host that reaches its peers"));
+        options.listen.push("localhost:7".into());
+        let all = refusals(&options);
+        assert!(all.len() == 2 && all[1].starts_with("localhost:7"), "{all:?}");
+        options.connect.pop();
+        assert!(refusal(&options).starts_with("localhost:7"));
+    }
+
+    #[test]
+    fn all_mistakes_are_reported() {
+        let options = ZenohOptions {
+            name: "there".into(),
+            peers: vec!["there".into(), "c.d".into()],
+            ..secured("tcp/hostb:7")
+        };
+        let all = refusals(&options);
+        assert_eq!(all.len(), 3, "{all:?}");
+        assert!(all[0].contains("\"there\"") && all[1].contains("\"c.d\""), "{all:?}");
+        assert_eq!(options.mistakes().len(), 6, "three files are missing");
+    }
+
+    #[test]
+    fn files_without_pem_are_mistakes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("written");
+            folder.path().join(name)
+        };
+        let tls = Certificates {
+            ca: folder.path().to_owned(),
+            certificate: write("a.pem", "-----BEGIN CERTIFICATE-----\r\nAAAA\r\n"),
+            private_key: write("a.key", "-----BEGIN CERTIFICATE-----\n"),
+        };
+        let options = ZenohOptions { tls: Some(tls), ..secured("quic/hostb:7") };
+        let mistakes: Vec<String> = options.mistakes().iter().map(ToString::to_string).collect();
+        assert_eq!(mistakes.len(), 2, "{mistakes:?}");
+        assert!(mistakes[0].contains("directory"), "{mistakes:?}");
+        assert!(mistakes[1].contains("a.key") && mistakes[1].contains("PRIVATE KEY"));
+        write("a.key", "-----BEGIN EC PRIVATE KEY-----\n");
+        assert_eq!(options.mistakes().len(), 1);
     }
 
     #[test]
@@ -247,11 +340,13 @@ mod tests {
         "#;
         let plain = ZenohOptions::from_config(&Config::parse(text).expect("valid"), false);
         assert_eq!(plain.listen, ["tcp/0.0.0.0:7447"]);
-        assert!(refusal(&plain).contains("--plaintext"));
+        let without_cipher = refusals(&plain);
+        assert_eq!(without_cipher.len(), 2, "{without_cipher:?}");
+        assert!(without_cipher.iter().all(|text| text.contains("--plaintext")));
         let files = "[zenoh]\nca = '/ca.pem'\ncertificate = '/a.pem'\nprivate_key = '/a.key'\n";
         let config = Config::parse(&(text.to_owned() + files)).expect("valid");
         let secured = ZenohOptions::from_config(&config, false);
-        secured.validate().expect("valid");
+        assert_eq!(refusals(&secured), [""; 0]);
         assert_eq!(secured.peers, ["b", "c"]);
         assert_eq!((secured.listen, secured.connect.len()), (vec!["quic/0.0.0.0:7447".into()], 1));
         assert_eq!(secured.connect, ["quic/b:7447"]);

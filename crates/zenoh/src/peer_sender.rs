@@ -50,8 +50,8 @@ pub(crate) struct SendQueue {
 struct QueueState {
     frames: VecDeque<Vec<u8>>,
     cost: usize,
-    /// The gateway was told that the queue is full.
-    told_full: bool,
+    /// The gateway was notified that the queue is full.
+    notified_full: bool,
     closing: bool,
 }
 
@@ -141,7 +141,7 @@ impl SendQueue {
         let size = if is_copied { frame.len() } else { frame.capacity() };
         let mut state = self.lock();
         if state.cost + size + OVERHEAD > MAX_QUEUED {
-            state.told_full = true;
+            state.notified_full = true;
             return Queued::Full;
         }
         let queued = if is_copied {
@@ -165,8 +165,8 @@ impl SendQueue {
             }
             if let Some(frame) = state.frames.pop_front() {
                 state.cost -= frame.capacity() + OVERHEAD;
-                let is_space = state.told_full && state.cost <= MAX_QUEUED / 2;
-                state.told_full &= !is_space;
+                let is_space = state.notified_full && state.cost <= MAX_QUEUED / 2;
+                state.notified_full &= !is_space;
                 return Some((frame, is_space));
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -238,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn space_is_told_once_when_half_of_queue_is_empty() {
+    fn space_is_reported_once_when_half_of_queue_is_empty() {
         let queue = queue();
         let count = fill(&queue, MAX_FRAME);
-        let told: Vec<bool> = (0..count).map(|_| queue.next().expect("a frame").1).collect();
-        assert_eq!(told.iter().filter(|told| **told).count(), 1);
-        assert!(told[count / 2], "{told:?}");
+        let reported: Vec<bool> = (0..count).map(|_| queue.next().expect("a frame").1).collect();
+        assert_eq!(reported.iter().filter(|one| **one).count(), 1);
+        assert!(reported[count / 2], "{reported:?}");
     }
 
     #[test]

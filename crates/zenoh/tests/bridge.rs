@@ -2,11 +2,12 @@
 
 mod common;
 
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{free_port, wait_until};
+use common::{new_endpoint, own_address, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use tontine::mailbox::{Mailbox, Sender};
 
@@ -51,9 +52,10 @@ fn messages_cross_two_gateways() {
     let folder = folder.path();
     let mut command = Command::new(PROGRAM);
     command.args(["certificates", "--realm", "plant", "--out"]).arg(folder);
-    command.args(["near=127.0.0.1", "far=127.0.0.1"]).stdout(Stdio::null());
+    let hosts = ["near", "far"].map(|name| format!("{name}={}", own_address()));
+    command.args(hosts).stdout(Stdio::null());
     assert!(command.status().expect("a process").success());
-    let endpoint = free_port("quic").replace("quic/", "");
+    let endpoint = new_endpoint("quic").replace("quic/", "");
     let (jobs, import) = (folder.join("jobs"), folder.join("far-jobs"));
     let far = format!(
         "listen = [\"{endpoint}\"]\n[peers.near]\n[exports]\njobs = \"{}\"",
@@ -89,21 +91,84 @@ fn messages_cross_two_gateways() {
     assert!(near.0.wait().expect("an end").success());
 }
 
+/// Writes a configuration, and runs the program with it to its end.
+fn run(folder: &Path, text: &str, options: &[&str]) -> (Output, String) {
+    let file = folder.join("gateway.toml");
+    std::fs::write(&file, text).expect("written");
+    let mut command = Command::new(PROGRAM);
+    let output = command.arg("--config").arg(&file).args(options).output().expect("a process");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let start = format!("tontine-bridge-zenoh: {}", file.display());
+    assert!(error.lines().all(|line| line.starts_with(&start)), "{error}");
+    (output, error)
+}
+
+fn named(folder: &Path, rest: &str) -> String {
+    format!("name = \"a\"\nstatus = {:?}\n{rest}", folder.join("status"))
+}
+
 #[test]
 fn invalid_configuration_ends_with_status_2() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("gateway.toml");
-    let status = folder.path().join("status");
-    let valid = format!("name = \"a\"\nstatus = {status:?}\n");
+    let folder = folder.path();
     for (text, expected) in [
-        (valid.clone() + "listen = [\"0.0.0.0:1\"]\n[peers.b]\n", "--plaintext"),
-        (valid.clone() + "liste = 1\n", "liste"),
+        (named(folder, "listen = [\"0.0.0.0:1\"]\n[peers.b]\n"), "--plaintext"),
+        (named(folder, "liste = 1\n"), "liste"),
+        (named(folder, "liste = 1\nmode = 1\n"), "mode"),
         (String::new(), "name"),
     ] {
-        std::fs::write(&file, text).expect("written");
-        let output = Command::new(PROGRAM).arg("--config").arg(&file).output().expect("a process");
-        let error = String::from_utf8_lossy(&output.stderr);
+        let (output, error) = run(folder, &text, &[]);
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains(expected) && error.contains("gateway.toml"), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn errors_that_may_be_transient_end_with_status_1() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let address = new_endpoint("tcp").replace("tcp/", "");
+    let _listener = TcpListener::bind(&address).expect("bound");
+    let used = named(folder, &format!("listen = [{address:?}]\n[peers.b]\n"));
+    let missing = "[peers.b]\nconnect = \"127.0.0.1:1\"\n[zenoh]\nca = \"/none/ca.pem\"\n\
+                   certificate = \"/none/a.pem\"\nprivate_key = \"/none/a.key\"\n";
+    for (text, expected) in [(used, address.as_str()), (named(folder, missing), "/none/a.key")] {
+        let (output, error) = run(folder, &text, &["--log", "off"]);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn check_reports_validity_or_every_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let valid = named(folder, "realm = \"plant\"\n[peers.b]\nconnect = \"127.0.0.1:1\"\n");
+    let (output, error) = run(folder, &valid, &["--check"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let expected = "valid: host a of realm plant with 1 peer, 0 exports and 0 imports\n";
+    assert!(output.status.success() && text.ends_with(expected), "{text}{error}");
+    assert!(error.contains("warning: neither [exports]"), "{error}");
+    let routers = "listen = \"10.0.0.9:1\"\n[peers.\"b.c\"]\nconnect = \"10.0.0.8:1\"\n\
+                   [zenoh.routers]\na = \"10.0.0.7:1\"\n";
+    let (output, error) = run(folder, &named(folder, routers), &["--check"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{error}");
+    let mistakes = [
+        "two hosts have the name \"a\"",
+        "tcp/10.0.0.7:1: not a loopback address",
+        "tcp/10.0.0.8:1: not a loopback address",
+        "tcp/10.0.0.9:1: not a loopback address",
+        "tcp/10.0.0.8:1: a host that reaches its peers through routers does not connect",
+        "tcp/10.0.0.9:1: a host that reaches its peers through routers does not listen",
+    ];
+    assert_eq!(error.lines().count(), mistakes.len(), "{error}");
+    for (line, mistake) in error.lines().zip(mistakes) {
+        assert!(line.contains(&format!("gateway.toml: {mistake}")), "{line}: {mistake}");
+    }
+    let files = "[zenoh]\nca = \"/none/ca.pem\"\ncertificate = \"/none/a.pem\"\n\
+                 private_key = \"/none/a.key\"\n";
+    let (output, error) = run(folder, &named(folder, &(routers.to_owned() + files)), &["--check"]);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    // The name with a dot and the three files, in addition to the first and the last two.
+    assert_eq!(error.lines().count(), 7, "{error}");
 }

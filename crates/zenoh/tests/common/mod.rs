@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,13 +15,20 @@ use tontine_zenoh::{Certificates, ZenohLink, ZenohOptions};
 use zenoh::{Session, Wait};
 
 /// Maximum wait for an event. Other tests may use all processors.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Returns an endpoint on loopback that is free.
-pub(crate) fn free_port(protocol: &str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    format!("{protocol}/{address}")
+/// Returns the address on loopback that only this process uses, by its number, which has at most 22
+/// bits. Linux accepts all addresses that begin with 127.
+pub(crate) fn own_address() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 + high, middle, low)
+}
+
+/// Returns an endpoint at [`own_address`] that no other test has.
+pub(crate) fn new_endpoint(protocol: &str) -> String {
+    // Below the ports that the kernel gives to clients.
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
+    format!("{protocol}/{}:{}", own_address(), NEXT_PORT.fetch_add(1, Relaxed))
 }
 
 /// Returns the options of a host with one peer.
@@ -40,10 +48,11 @@ pub(crate) fn memory() -> u64 {
     pages.expect("a number of pages") * rustix::param::page_size() as u64
 }
 
-/// Opens a session of Zenoh, without access control of its own.
-pub(crate) fn raw_session(tls: &Certificates, endpoint: &str) -> Session {
+/// Opens a session of Zenoh in a mode (`peer` or `client`), without access control of its own.
+pub(crate) fn raw_session(mode: &str, tls: &Certificates, endpoint: &str) -> Session {
     let mut config = zenoh::Config::default();
     let mut set = |key: &str, value: String| config.insert_json5(key, &value).expect("a setting");
+    set("mode", format!("{mode:?}"));
     set("scouting/multicast/enabled", "false".into());
     set("scouting/gossip/enabled", "false".into());
     set("listen/endpoints", "[]".into());
@@ -105,7 +114,7 @@ pub(crate) struct TestLink {
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum LinkObservation {
     Frame(Vec<u8>),
     Up,
     Down,
@@ -127,15 +136,15 @@ impl TestLink {
         assert_eq!(sent, Queued::Yes);
     }
 
-    pub(crate) fn next_within(&mut self, timeout: Duration) -> Option<Seen> {
+    pub(crate) fn next_within(&mut self, timeout: Duration) -> Option<LinkObservation> {
         let end = Instant::now() + timeout;
         loop {
             if let Some(event) = self.link.poll() {
                 return Some(match event {
-                    LinkEvent::Frame { bytes, .. } => Seen::Frame(bytes.to_vec()),
-                    LinkEvent::Up(_) => Seen::Up,
-                    LinkEvent::Down(_) => Seen::Down,
-                    LinkEvent::Writable(_) => Seen::Writable,
+                    LinkEvent::Frame { bytes, .. } => LinkObservation::Frame(bytes.to_vec()),
+                    LinkEvent::Up(_) => LinkObservation::Up,
+                    LinkEvent::Down(_) => LinkObservation::Down,
+                    LinkEvent::Writable(_) => LinkObservation::Writable,
                 });
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -152,7 +161,9 @@ impl TestLink {
     /// Waits for a frame; passes over other events.
     pub(crate) fn frame(&mut self) -> Vec<u8> {
         loop {
-            if let Seen::Frame(frame) = self.next_within(TIMEOUT).expect("timed out: a frame") {
+            if let LinkObservation::Frame(frame) =
+                self.next_within(TIMEOUT).expect("timed out: a frame")
+            {
                 return frame;
             }
         }
@@ -164,18 +175,18 @@ impl TestLink {
     }
 
     pub(crate) fn wait_up(&mut self) {
-        self.wait(&Seen::Up);
+        self.wait(&LinkObservation::Up);
     }
 
     pub(crate) fn wait_down(&mut self) {
-        self.wait(&Seen::Down);
+        self.wait(&LinkObservation::Down);
     }
 
     pub(crate) fn wait_writable(&mut self) {
-        self.wait(&Seen::Writable);
+        self.wait(&LinkObservation::Writable);
     }
 
-    fn wait(&mut self, expected: &Seen) {
+    fn wait(&mut self, expected: &LinkObservation) {
         while self.next_within(TIMEOUT).unwrap_or_else(|| panic!("timed out: {expected:?}"))
             != *expected
         {}

@@ -4,24 +4,40 @@
 //! - sent = acknowledged + in doubt + unsent, and everything acknowledged was received;
 //! - nothing unsent was received;
 //! - messages arrive in order, and twice only if the receiver or its gateway was killed;
-//! - the sender learns of the receiver's death, and only then, in bounded time.
+//! - the sender learns of the receiver's death, and only then, in bounded time;
+//! - the memory and the descriptors of each gateway have bounds.
 //!
-//! `cargo test --test hosts [NAME…]` runs those whose names contain an argument.
+//! `cargo test --test hosts -- [NAME…]` runs those whose names contain an argument.
 
 mod namespaces;
 mod programs;
+#[path = "../common/router.rs"]
+mod router;
 mod runs;
+mod usage;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use namespaces::{HOST_A, HOST_B, Network, Place, ROUTER_A, ROUTER_B};
+use namespaces::{HOST_A, HOST_B, HostNamespace, Network, ROUTER_A, ROUTER_B};
 use programs::{SenderReport, now, received};
 use rustix::process::{Pid, Signal, kill_process};
+use usage::UsageRange;
 
 const GATEWAY: &str = env!("CARGO_BIN_EXE_tontine-bridge-zenoh");
+/// Maximum growth of a gateway's resident memory in KiB, besides its lane: the queues to and from
+/// the peer (1 MiB and 4 MiB), and Zenoh's buffers. A restarted gateway may be measured from its
+/// start.
+const MAX_GROWTH_KIB: u64 = 12 << 10;
+/// Maximum memory of a lane in KiB, which is its default cap.
+const LANE_CAP_KIB: u64 = 64 << 10;
+/// Bytes of a message in a lane in addition to its own, at most.
+const RECORD_OVERHEAD: u64 = 16;
+/// Maximum growth of the number of a gateway's descriptors: those of a second lane, and a
+/// connection that replaces another.
+const MAX_NEW_DESCRIPTORS: u64 = 8;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -35,13 +51,14 @@ fn main() {
         ["receiver", path, log, pause] => {
             programs::receive(Path::new(path), Path::new(log), micros(pause));
         }
+        ["router", endpoint] => router::run(router::config(endpoint)),
         _ => runs::run(&words),
     }
 }
 
-/// The way in which the two gateways reach each other.
+/// The route on which the two gateways reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RouteKind {
     /// Through a router of Zenoh in the middle namespace.
     Router,
     /// Host A dials host B.
@@ -62,12 +79,18 @@ pub(crate) struct Traffic {
 }
 
 /// A process of the run, killed when it is dropped.
-struct Process(Child);
+struct Process {
+    child: Child,
+    /// Length of the receivers' log when the process started.
+    logged: u64,
+    /// Resources of a gateway since then, from the first message.
+    usage: Option<UsageRange>,
+}
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -84,29 +107,32 @@ pub(crate) enum Part {
 /// Two hosts with gateways and programs.
 pub(crate) struct Hosts {
     pub(crate) network: Network,
-    way: Way,
+    route: RouteKind,
     traffic: Traffic,
     folder: tempfile::TempDir,
     running: Vec<(Part, Process)>,
     /// A receiver, or its gateway, was killed: messages in doubt may arrive again.
     repeats: bool,
     receiver_killed: bool,
+    /// Resources of gateways that were killed.
+    usage: Vec<(Part, UsageRange)>,
 }
 
 impl Hosts {
-    pub(crate) fn start(network: Network, way: Way, traffic: Traffic) -> Self {
+    pub(crate) fn start(network: Network, route: RouteKind, traffic: Traffic) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut hosts = Self {
             network,
-            way,
+            route,
             traffic,
             folder,
             running: Vec::new(),
             repeats: false,
             receiver_killed: false,
+            usage: Vec::new(),
         };
         hosts.write_configs();
-        if way == Way::Router {
+        if route == RouteKind::Router {
             hosts.restart(Part::Router);
         }
         for part in [Part::Receiver, Part::GatewayB, Part::GatewayA, Part::Sender] {
@@ -124,11 +150,11 @@ impl Hosts {
         let at = |key: &str, host: &str, on: bool| {
             if on { format!("{key} = \"{host}:7447\"\n") } else { String::new() }
         };
-        let (dials, both) = (self.way != Way::Router, self.way == Way::Both);
+        let (dials, both) = (self.route != RouteKind::Router, self.route == RouteKind::Both);
         let (listen_a, connect_a) = (at("listen", HOST_A, both), at("connect", HOST_B, dials));
         let (listen_b, connect_b) = (at("listen", HOST_B, dials), at("connect", HOST_A, both));
-        let router = |address: &str| match self.way {
-            Way::Router => format!("[zenoh.routers]\nhub = \"{address}:7447\"\n"),
+        let router = |address: &str| match self.route {
+            RouteKind::Router => format!("[zenoh.routers]\nhub = \"{address}:7447\"\n"),
             _ => String::new(),
         };
         let a = format!(
@@ -175,21 +201,20 @@ impl Hosts {
             Part::GatewayA | Part::GatewayB => {
                 let a = part == Part::GatewayA;
                 let config = file(if a { "a.toml" } else { "b.toml" });
-                let place = if a { Place::A } else { Place::B };
+                let place = if a { HostNamespace::A } else { HostNamespace::B };
                 let words = ["--config", &config, "--plaintext", "--log", "error"];
                 (self.network.command(place, GATEWAY), words.map(str::to_owned).to_vec())
             }
             Part::Router => {
-                let node = Path::new(&own).parent().and_then(Path::parent).expect("a folder");
-                let node = node.join("examples/node").display().to_string();
                 let words = ["router", "tcp/0.0.0.0:7447"].map(str::to_owned).to_vec();
-                let mut command = self.network.command(Place::Router, &node);
+                let mut command = self.network.command(HostNamespace::Router, &own);
                 command.stdout(Stdio::null()).stdin(Stdio::piped());
                 (command, words)
             }
         };
         let child = command.args(arguments).spawn().expect("a process");
-        self.running.push((part, Process(child)));
+        let logged = self.log_length();
+        self.running.push((part, Process { child, logged, usage: None }));
         if part == Part::Receiver {
             let end = Instant::now() + Duration::from_secs(20);
             while !self.path("jobs").exists() {
@@ -200,7 +225,9 @@ impl Hosts {
     }
 
     pub(crate) fn kill(&mut self, part: Part) {
-        self.running.retain(|running| running.0 != part);
+        self.sample();
+        let killed = self.running.extract_if(.., |running| running.0 == part);
+        self.usage.extend(killed.filter_map(|(part, process)| Some((part, process.usage?))));
         self.repeats |= matches!(part, Part::GatewayB | Part::Receiver);
         self.receiver_killed |= part == Part::Receiver;
     }
@@ -214,33 +241,94 @@ impl Hosts {
 
     /// Stops a part for a while, with SIGSTOP.
     pub(crate) fn pause(&self, part: Part, time: Duration) {
-        let process = self.running.iter().find(|running| running.0 == part);
-        let pid = process.and_then(|running| Pid::from_raw(running.1.0.id() as i32));
-        let pid = pid.expect("running");
+        let pid = Pid::from_raw(self.pid(part) as i32).expect("a process");
         kill_process(pid, Signal::STOP).expect("stopped");
         std::thread::sleep(time);
         kill_process(pid, Signal::CONT).expect("continued");
     }
 
-    /// Waits until a number of messages has been received.
-    pub(crate) fn until_received(&self, count: u64) {
-        let end = Instant::now() + Duration::from_secs(30);
-        while (received(&self.path("log")).len() as u64) < count {
-            assert!(Instant::now() < end, "{} messages", received(&self.path("log")).len());
-            std::thread::sleep(Duration::from_millis(2));
+    fn pid(&self, part: Part) -> u32 {
+        let process = self.running.iter().find(|running| running.0 == part);
+        process.expect("running").1.child.id()
+    }
+
+    /// Returns the local addresses of gateway A's connections to host B.
+    pub(crate) fn connections(&self) -> Vec<String> {
+        usage::connections(self.pid(Part::GatewayA), 7447)
+    }
+
+    /// Returns `true` while gateway A suspects its peer.
+    pub(crate) fn is_suspected(&self) -> bool {
+        let status = tontine_remote::service::read_status(&self.path("a.status"));
+        status.expect("a status").peers[0].suspected_for_ms.is_some()
+    }
+
+    fn log_length(&self) -> u64 {
+        fs::metadata(self.path("log")).map_or(0, |log| log.len())
+    }
+
+    /// Notes the resources of each gateway through which messages have passed.
+    fn sample(&mut self) {
+        let length = self.log_length();
+        for (part, process) in &mut self.running {
+            let is_gateway = matches!(part, Part::GatewayA | Part::GatewayB);
+            if is_gateway && length > process.logged {
+                UsageRange::sample(&mut process.usage, process.child.id());
+            }
         }
     }
 
+    /// Waits until a condition holds.
+    pub(crate) fn until(&mut self, expected: &str, condition: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !condition(self) {
+            assert!(Instant::now() < end, "timed out: {expected}; {}", self.state());
+            self.sample();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until a number of messages has been received.
+    pub(crate) fn until_received(&mut self, count: u64) {
+        let has_received = |hosts: &Self| hosts.log_length() >= count * 8;
+        self.until(&format!("{count} messages"), has_received);
+    }
+
     /// Waits for the sender's report.
-    pub(crate) fn report(&self, timeout: Duration) -> SenderReport {
+    pub(crate) fn report(&mut self, timeout: Duration) -> SenderReport {
         let end = Instant::now() + timeout;
         loop {
             if let Some(report) = SenderReport::read(&self.path("report")) {
                 return report;
             }
             assert!(Instant::now() < end, "the sender has not ended: {}", self.state());
-            std::thread::sleep(Duration::from_millis(2));
+            self.sample();
+            std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Checks that no gateway grew beyond the bounds since the beginning of its traffic. Returns
+    /// the growth as text.
+    pub(crate) fn check_usage(&mut self) -> String {
+        self.sample();
+        let Traffic { count, size, .. } = self.traffic;
+        let traffic_kib = count * (size as u64 + RECORD_OVERHEAD) / 1024;
+        let max_resident = traffic_kib.min(LANE_CAP_KIB) + MAX_GROWTH_KIB;
+        let running = self.running.iter();
+        let running = running.filter_map(|(part, process)| Some((*part, process.usage?)));
+        let mut text = Vec::new();
+        for (part, usage) in self.usage.iter().copied().chain(running) {
+            let growth = usage.growth();
+            text.push(format!(
+                "{part:?} +{} MiB, +{} fds",
+                growth.resident.div_ceil(1024),
+                growth.descriptors
+            ));
+            assert!(growth.resident <= max_resident, "{part:?} grew: {usage:?}");
+            assert!(growth.descriptors <= MAX_NEW_DESCRIPTORS, "{part:?} grew: {usage:?}");
+        }
+        assert!(text.len() >= 2, "a gateway was not measured: {text:?}");
+        text.join(", ")
     }
 
     fn state(&self) -> String {

@@ -9,13 +9,13 @@ pub(crate) struct Network {
 
 /// A namespace of a [`Network`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum HostNamespace {
     A,
     Router,
     B,
 }
 
-impl Place {
+impl HostNamespace {
     fn suffix(self) -> char {
         match self {
             Self::A => 'a',
@@ -44,36 +44,36 @@ impl Network {
             return Err("network namespaces need root".into());
         }
         let network = Self { prefix: format!("tontine-{}", std::process::id()) };
-        for place in [Place::A, Place::Router, Place::B] {
-            network.ip_outside(&["netns", "add", &network.name(place)])?;
-            network.ip(place, &["link", "set", "lo", "up"])?;
+        for namespace in [HostNamespace::A, HostNamespace::Router, HostNamespace::B] {
+            network.ip_outside(&["netns", "add", &network.name(namespace)])?;
+            network.ip(namespace, &["link", "set", "lo", "up"])?;
         }
-        network.join(Place::A, HOST_A, ROUTER_A)?;
-        network.join(Place::B, HOST_B, ROUTER_B)?;
-        network.run(Place::Router, "sysctl", &["-q", "-w", "net.ipv4.ip_forward=1"])?;
+        network.join(HostNamespace::A, HOST_A, ROUTER_A)?;
+        network.join(HostNamespace::B, HOST_B, ROUTER_B)?;
+        network.run(HostNamespace::Router, "sysctl", &["-q", "-w", "net.ipv4.ip_forward=1"])?;
         Ok(network)
     }
 
     /// Connects a host with the router by a pair of interfaces, and makes the router its gateway.
-    fn join(&self, host: Place, address: &str, router: &str) -> Result<(), String> {
+    fn join(&self, host: HostNamespace, address: &str, router: &str) -> Result<(), String> {
         let inside = format!("to-{}", host.suffix());
-        let there = self.name(Place::Router);
+        let there = self.name(HostNamespace::Router);
         self.ip(host, &["link", "add", "eth0", "type", "veth", "peer", "name", &inside])?;
         self.ip(host, &["link", "set", &inside, "netns", &there])?;
         self.ip(host, &["addr", "add", &format!("{address}/24"), "dev", "eth0"])?;
-        self.ip(Place::Router, &["addr", "add", &format!("{router}/24"), "dev", &inside])?;
+        self.ip(HostNamespace::Router, &["addr", "add", &format!("{router}/24"), "dev", &inside])?;
         self.ip(host, &["link", "set", "eth0", "up"])?;
-        self.ip(Place::Router, &["link", "set", &inside, "up"])?;
+        self.ip(HostNamespace::Router, &["link", "set", &inside, "up"])?;
         self.ip(host, &["route", "add", "default", "via", router])
     }
 
-    fn name(&self, place: Place) -> String {
-        format!("{}{}", self.prefix, place.suffix())
+    fn name(&self, namespace: HostNamespace) -> String {
+        format!("{}{}", self.prefix, namespace.suffix())
     }
 
     /// Runs a command of `ip` in a namespace.
-    pub(crate) fn ip(&self, place: Place, arguments: &[&str]) -> Result<(), String> {
-        self.ip_outside(&[&["-n", &self.name(place)], arguments].concat())
+    pub(crate) fn ip(&self, namespace: HostNamespace, arguments: &[&str]) -> Result<(), String> {
+        self.ip_outside(&[&["-n", &self.name(namespace)], arguments].concat())
     }
 
     fn ip_outside(&self, arguments: &[&str]) -> Result<(), String> {
@@ -81,35 +81,40 @@ impl Network {
     }
 
     /// Runs a program in a namespace to its end.
-    pub(crate) fn run(&self, place: Place, program: &str, args: &[&str]) -> Result<(), String> {
-        finished(self.command(place, program).args(args))
+    pub(crate) fn run(
+        &self,
+        namespace: HostNamespace,
+        program: &str,
+        args: &[&str],
+    ) -> Result<(), String> {
+        finished(self.command(namespace, program).args(args))
     }
 
     /// Returns a command that runs in a namespace. Its process is the program's own.
-    pub(crate) fn command(&self, place: Place, program: &str) -> Command {
+    pub(crate) fn command(&self, namespace: HostNamespace, program: &str) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name(place), program]);
+        command.args(["netns", "exec", &self.name(namespace), program]);
         command
     }
 
     /// Cuts or restores the link of host B to the router.
     pub(crate) fn set_link(&self, up: bool) {
         let state = if up { "up" } else { "down" };
-        self.ip(Place::Router, &["link", "set", "to-b", state]).expect("ip link set");
+        self.ip(HostNamespace::Router, &["link", "set", "to-b", state]).expect("ip link set");
     }
 
     /// Loses everything that the router would send to host B, in that direction alone, or stops to.
     pub(crate) fn set_blackhole(&self, on: bool) {
         let change = if on { "add" } else { "del" };
         let route = format!("{HOST_B}/32");
-        self.ip(Place::Router, &["route", change, "blackhole", &route]).expect("ip route");
+        self.ip(HostNamespace::Router, &["route", change, "blackhole", &route]).expect("ip route");
     }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        for place in [Place::A, Place::Router, Place::B] {
-            let _ = self.ip_outside(&["netns", "del", &self.name(place)]);
+        for namespace in [HostNamespace::A, HostNamespace::Router, HostNamespace::B] {
+            let _ = self.ip_outside(&["netns", "del", &self.name(namespace)]);
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use crate::namespaces::{Network, Place};
-use crate::{Hosts, Part, Traffic, Way, now, since};
+use crate::namespaces::{HostNamespace, Network};
+use crate::{Hosts, Part, RouteKind, Traffic, now, since};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 /// Maximum time to the end of a run.
@@ -24,44 +24,62 @@ const RECORDS_16_MIB: Traffic =
 const SLOW_OWNER: Traffic =
     Traffic { count: 2_000, size: 4096, pause: Duration::ZERO, slow: Duration::from_micros(500) };
 
-/// A name, the way between the gateways, the traffic, and the fault.
-type Run = (&'static str, Way, Traffic, fn(&mut Hosts) -> String);
+/// A name, the route between the gateways, the traffic, and the fault.
+type Run = (&'static str, RouteKind, Traffic, fn(&mut Hosts) -> String);
 
 /// All runs. Each returns what it found, beyond the books.
 const RUNS: &[Run] = &[
-    ("no fault, flood", Way::Router, FLOOD, |_| String::new()),
-    ("no fault, direct", Way::Direct, FLOOD, |_| String::new()),
-    ("both gateways dial", Way::Both, FLOOD, |_| String::new()),
-    ("16 MiB records", Way::Router, RECORDS_16_MIB, |_| String::new()),
-    ("slow owner", Way::Router, SLOW_OWNER, |_| String::new()),
-    ("gateway A killed, flood", Way::Router, FLOOD, |hosts| killed(hosts, Part::GatewayA, 20_000)),
-    ("gateway A killed, paced", Way::Router, PACED, |hosts| killed(hosts, Part::GatewayA, 200)),
-    ("gateway B killed, flood", Way::Router, FLOOD, |hosts| killed(hosts, Part::GatewayB, 20_000)),
-    ("gateway B killed, paced", Way::Router, PACED, |hosts| killed(hosts, Part::GatewayB, 200)),
-    ("router killed, flood", Way::Router, FLOOD, |hosts| killed(hosts, Part::Router, 20_000)),
-    ("router killed, paced", Way::Router, PACED, |hosts| killed(hosts, Part::Router, 200)),
-    ("sender killed, flood", Way::Router, FLOOD, sender_killed),
-    ("owner killed, flood", Way::Router, FLOOD, |hosts| owner_killed(hosts, 20_000)),
-    ("owner killed, paced", Way::Router, PACED, |hosts| owner_killed(hosts, 200)),
-    ("owner killed in a partition", Way::Router, PACED, owner_killed_in_partition),
-    ("owner stopped 2 s", Way::Router, PACED, |hosts| stopped(hosts, Part::Receiver, 2000)),
-    ("gateway A stopped 0.5 s", Way::Router, PACED, |hosts| stopped(hosts, Part::GatewayA, 500)),
-    ("gateway A stopped 3 s", Way::Router, FLOOD, |hosts| stopped(hosts, Part::GatewayA, 3000)),
-    ("gateway B stopped 0.5 s", Way::Router, PACED, |hosts| stopped(hosts, Part::GatewayB, 500)),
-    ("gateway B stopped 3 s", Way::Router, FLOOD, |hosts| stopped(hosts, Part::GatewayB, 3000)),
-    ("link down 0.5 s, idle", Way::Router, IDLE, |hosts| link_down(hosts, 2, 500)),
-    ("link down 0.5 s, paced", Way::Router, PACED, |hosts| link_down(hosts, 200, 500)),
-    ("link down 0.5 s, flood", Way::Router, FLOOD, |hosts| link_down(hosts, 20_000, 500)),
-    ("link down 3 s, idle", Way::Router, IDLE, |hosts| link_down(hosts, 2, 3000)),
-    ("link down 3 s, paced", Way::Router, PACED, |hosts| link_down(hosts, 200, 3000)),
-    ("link down 3 s, flood", Way::Router, FLOOD, |hosts| link_down(hosts, 20_000, 3000)),
-    ("link down 3 s, direct", Way::Direct, FLOOD, |hosts| link_down(hosts, 20_000, 3000)),
-    ("one way lost 3 s, direct", Way::Direct, PACED, one_way),
-    ("delay 20 ms, loss 1 %", Way::Direct, PACED, netem),
-    ("100 cuts and heals", Way::Direct, PACED_LONG, cycles),
+    ("no fault, flood", RouteKind::Router, FLOOD, |_| String::new()),
+    ("no fault, direct", RouteKind::Direct, FLOOD, |_| String::new()),
+    ("both gateways dial", RouteKind::Both, FLOOD, |_| String::new()),
+    ("16 MiB records", RouteKind::Router, RECORDS_16_MIB, |_| String::new()),
+    ("slow owner", RouteKind::Router, SLOW_OWNER, |_| String::new()),
+    ("gateway A killed, flood", RouteKind::Router, FLOOD, |hosts| {
+        killed(hosts, Part::GatewayA, 20_000)
+    }),
+    ("gateway A killed, paced", RouteKind::Router, PACED, |hosts| {
+        killed(hosts, Part::GatewayA, 200)
+    }),
+    ("gateway B killed, flood", RouteKind::Router, FLOOD, |hosts| {
+        killed(hosts, Part::GatewayB, 20_000)
+    }),
+    ("gateway B killed, paced", RouteKind::Router, PACED, |hosts| {
+        killed(hosts, Part::GatewayB, 200)
+    }),
+    ("router killed, flood", RouteKind::Router, FLOOD, |hosts| killed(hosts, Part::Router, 20_000)),
+    ("router killed, paced", RouteKind::Router, PACED, |hosts| killed(hosts, Part::Router, 200)),
+    ("sender killed, flood", RouteKind::Router, FLOOD, sender_killed),
+    ("owner killed, flood", RouteKind::Router, FLOOD, |hosts| owner_killed(hosts, 20_000)),
+    ("owner killed, paced", RouteKind::Router, PACED, |hosts| owner_killed(hosts, 200)),
+    ("owner killed in a partition", RouteKind::Router, PACED, owner_killed_in_partition),
+    ("owner stopped 2 s", RouteKind::Router, PACED, |hosts| stopped(hosts, Part::Receiver, 2000)),
+    ("gateway A stopped 0.5 s", RouteKind::Router, PACED, |hosts| {
+        stopped(hosts, Part::GatewayA, 500)
+    }),
+    ("gateway A stopped 3 s", RouteKind::Router, FLOOD, |hosts| {
+        stopped(hosts, Part::GatewayA, 3000)
+    }),
+    ("gateway B stopped 0.5 s", RouteKind::Router, PACED, |hosts| {
+        stopped(hosts, Part::GatewayB, 500)
+    }),
+    ("gateway B stopped 3 s", RouteKind::Router, FLOOD, |hosts| {
+        stopped(hosts, Part::GatewayB, 3000)
+    }),
+    ("router stopped 0.5 s", RouteKind::Router, PACED, |hosts| stopped(hosts, Part::Router, 500)),
+    ("router stopped 3 s", RouteKind::Router, FLOOD, |hosts| stopped(hosts, Part::Router, 3000)),
+    ("link down 0.5 s, idle", RouteKind::Router, IDLE, |hosts| link_down(hosts, 2, 500)),
+    ("link down 0.5 s, paced", RouteKind::Router, PACED, |hosts| link_down(hosts, 200, 500)),
+    ("link down 0.5 s, flood", RouteKind::Router, FLOOD, |hosts| link_down(hosts, 20_000, 500)),
+    ("link down 3 s, idle", RouteKind::Router, IDLE, |hosts| link_down(hosts, 2, 3000)),
+    ("link down 3 s, paced", RouteKind::Router, PACED, |hosts| link_down(hosts, 200, 3000)),
+    ("link down 3 s, flood", RouteKind::Router, FLOOD, |hosts| link_down(hosts, 20_000, 3000)),
+    ("link down 3 s, direct", RouteKind::Direct, FLOOD, |hosts| link_down(hosts, 20_000, 3000)),
+    ("one way lost 3 s, direct", RouteKind::Direct, PACED, one_way),
+    ("delay 20 ms, loss 1 %", RouteKind::Direct, PACED, netem),
+    ("100 cuts and heals", RouteKind::Direct, PACED_LONG, cycles),
 ];
 
-const PACED_LONG: Traffic = Traffic { count: 15_000, ..PACED };
+const PACED_LONG: Traffic = Traffic { count: 25_000, ..PACED };
 
 fn killed(hosts: &mut Hosts, part: Part, after: u64) -> String {
     hosts.until_received(after);
@@ -73,7 +91,7 @@ fn sender_killed(hosts: &mut Hosts) -> String {
     hosts.until_received(20_000);
     hosts.kill(Part::Sender);
     std::thread::sleep(MS(1500));
-    hosts.settle_without_sender()
+    format!("{}; {}", hosts.settle_without_sender(), hosts.check_usage())
 }
 
 fn owner_killed(hosts: &mut Hosts, after: u64) -> String {
@@ -82,8 +100,8 @@ fn owner_killed(hosts: &mut Hosts, after: u64) -> String {
     hosts.kill(Part::Receiver);
     let report = hosts.report(TIMEOUT);
     let notice = since(killed, report.noticed);
-    assert!(report.errno != 0 && notice < 2000, "the sender was told after {notice} ms");
-    format!("told after {notice} ms")
+    assert!(report.errno != 0 && notice < 2000, "the sender was notified after {notice} ms");
+    format!("notified after {notice} ms")
 }
 
 fn owner_killed_in_partition(hosts: &mut Hosts) -> String {
@@ -99,7 +117,7 @@ fn owner_killed_in_partition(hosts: &mut Hosts) -> String {
     let suspected = since(healed - 1800, report.suspected);
     assert!(report.suspected != 0 && suspected < 2000, "suspected after {suspected} ms");
     format!(
-        "suspected after {suspected} ms, told {} ms after healing",
+        "suspected after {suspected} ms, notified {} ms after healing",
         since(healed, report.noticed)
     )
 }
@@ -127,15 +145,19 @@ fn link_down(hosts: &mut Hosts, after: u64, ms: u64) -> String {
 
 fn one_way(hosts: &mut Hosts) -> String {
     hosts.until_received(200);
+    let cut = now();
     hosts.network.set_blackhole(true);
     std::thread::sleep(MS(3000));
     hosts.network.set_blackhole(false);
-    String::new()
+    let report = hosts.report(TIMEOUT);
+    let suspected = since(cut, report.suspected);
+    assert!(report.suspected != 0 && suspected < 2000, "suspected after {suspected} ms");
+    format!("suspected after {suspected} ms")
 }
 
 fn netem(hosts: &mut Hosts) -> String {
     let rule = ["qdisc", "add", "dev", "to-b", "root", "netem", "delay", "20ms", "loss", "1%"];
-    match hosts.network.run(Place::Router, "tc", &rule) {
+    match hosts.network.run(HostNamespace::Router, "tc", &rule) {
         Ok(()) => "netem".into(),
         // Some kernels are built without netem. The carrier in memory delays and loses frames, too.
         Err(reason) => format!("{SKIPPED}{reason}"),
@@ -144,22 +166,40 @@ fn netem(hosts: &mut Hosts) -> String {
 
 const SKIPPED: &str = "skipped: ";
 
+/// Cuts and heals the link. Every 20th cut lasts longer than a lease: the gateway suspects its
+/// peer, and connects again.
 fn cycles(hosts: &mut Hosts) -> String {
     hosts.until_received(200);
-    for _ in 0..100 {
+    let mut reconnected = 0;
+    for cycle in 1..=100 {
+        let before = hosts.connections();
         hosts.network.set_link(false);
-        std::thread::sleep(MS(30));
-        hosts.network.set_link(true);
-        std::thread::sleep(MS(60));
+        if cycle % 20 == 0 {
+            std::thread::sleep(MS(1500));
+            hosts.until("gateway A suspects its peer", Hosts::is_suspected);
+            hosts.network.set_link(true);
+            hosts.until("gateway A has a new connection", |hosts| {
+                let now = hosts.connections();
+                !now.is_empty() && now.iter().all(|one| !before.contains(one))
+            });
+            hosts.until("gateway A hears its peer again", |hosts| !hosts.is_suspected());
+            reconnected += 1;
+        } else {
+            std::thread::sleep(MS(30));
+            hosts.network.set_link(true);
+            std::thread::sleep(MS(60));
+        }
     }
-    String::new()
+    let report = hosts.report(TIMEOUT);
+    assert!(report.suspected != 0, "the sender did not learn of the suspicion");
+    format!("suspected and connected again {reconnected} times")
 }
 
 /// Runs everything whose name contains one of the words, or everything.
 pub(crate) fn run(words: &[&str]) {
     let wanted: Vec<&&str> = words.iter().filter(|word| !word.starts_with('-')).collect();
     let (mut passed, mut failed) = (0, 0);
-    for (name, way, traffic, fault) in RUNS {
+    for (name, route, traffic, fault) in RUNS {
         if !wanted.is_empty() && !wanted.iter().any(|word| name.contains(**word)) {
             continue;
         }
@@ -172,13 +212,13 @@ pub(crate) fn run(words: &[&str]) {
         };
         let began = std::time::Instant::now();
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            let mut hosts = Hosts::start(network, *way, *traffic);
+            let mut hosts = Hosts::start(network, *route, *traffic);
             let found = fault(&mut hosts);
             if name.starts_with("sender killed") {
                 return found;
             }
             let report = hosts.report(TIMEOUT);
-            let books = hosts.settle(&report);
+            let books = format!("{}; {}", hosts.settle(&report), hosts.check_usage());
             match found {
                 found if found.starts_with(SKIPPED) => found,
                 found if found.is_empty() => books,
