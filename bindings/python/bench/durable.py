@@ -35,7 +35,7 @@ def receive(address: str) -> None:
             mailbox.ack()
 
 
-def mailbox(_folder: str, count: int) -> list[float]:
+def mailbox(count: int) -> list[float]:
     address, latencies = f"@durable-{os.getpid()}-{time.monotonic_ns()}", []
     receiver = multiprocessing.get_context("fork").Process(target=receive, args=(address,))
     receiver.start()
@@ -107,7 +107,7 @@ def main() -> None:
         for name, (p50, p99) in rows.items():
             count = arguments.messages + WARM_UP
             if name == "mailbox":
-                latencies = mailbox(arguments.folder, count)
+                latencies = mailbox(count)
             else:
                 sync = "always" if name.endswith("always") else "2m"
                 latencies = jetstream(arguments.folder, count, sync)

@@ -29,6 +29,9 @@ const LONG: usize = 64 << 10;
 /// A message is any object with a contiguous buffer: `bytes`, a `memoryview`, a NumPy array. It is
 /// copied once, into memory that the receiver reads.
 ///
+/// If a gateway carries the messages to another host that is silent for too long (the gateway's
+/// `unreachable_after`), all methods that send raise `Error` with the `errno` `EHOSTUNREACH`.
+///
 /// A sender belongs to the process that opened it: in a forked child, its methods raise `Forked`.
 /// Use it in a `with` statement: if a process ends without closing a sender, that counts as its
 /// death.
@@ -176,6 +179,9 @@ impl PySender {
     ///     OwnerDied: The process that owned the mailbox died. Nothing was sent;
     ///         `take_unread` returns what it had not acknowledged.
     ///     Closed: The receiver closed the mailbox.
+    ///     Error: A gateway ended the lane; nothing was sent. `errno` is `EHOSTUNREACH` if the
+    ///         receiver's host was silent for longer than the gateway's `unreachable_after`. The
+    ///         receiver may live, and `take_unread` returns what it had not acknowledged.
     ///     TimedOut: There was no free space in time. Nothing was sent.
     ///     TooLarge: The message is longer than `max_message_len`.
     ///     Forked: The sender belongs to the parent of this process.
@@ -250,7 +256,9 @@ impl PySender {
     /// Removes and returns the messages that a dead or closed receiver had not acknowledged, oldest
     /// first.
     ///
-    /// The receiver may have acted on the first of them before it died.
+    /// The receiver may have acted on the first of them before it died. If a gateway carries the
+    /// messages to another host, the receiver may have acted on several, and they are in this one
+    /// list with those that were never sent there: no call separates the two.
     ///
     /// Raises:
     ///     WouldBlock: The receiver lives.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -18,21 +18,29 @@ import tontine
 PROGRAM = os.environ.get("TONTINE_PROGRAM") or shutil.which("tontine")
 
 
+#: Each pair of gateways has a port of its own, below those that the kernel gives to clients.
+PORTS = itertools.count(7447)
+
+
+def own_address() -> str:
+    """Returns an address of loopback that no other process and no other test uses."""
+    pid = os.getpid()
+    return f"127.{1 + (pid >> 16)}.{pid >> 8 & 255}.{pid & 255}:{next(PORTS)}"
+
+
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     """Runs two gateways. Returns the mailbox's address on its host, and on the other one."""
     if PROGRAM is None:
         pytest.skip("skipped: no command tontine was found; set TONTINE_PROGRAM")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    address = own_address()
     jobs, imported = tmp_path / "jobs", tmp_path / "far-jobs"
     (tmp_path / "near.toml").write_text(
         f'name = "near"\nstatus = "{tmp_path}/near.status"\n'
-        f'[peers.far]\nconnect = "127.0.0.1:{port}"\n[imports]\n"far/jobs" = "{imported}"\n'
+        f'[peers.far]\nconnect = "{address}"\n[imports]\n"far/jobs" = "{imported}"\n'
     )
     (tmp_path / "far.toml").write_text(
-        f'name = "far"\nstatus = "{tmp_path}/far.status"\nlisten = "127.0.0.1:{port}"\n'
+        f'name = "far"\nstatus = "{tmp_path}/far.status"\nlisten = "{address}"\n'
         f'[peers.near]\n[exports]\njobs = "{jobs}"\n'
     )
     command = [PROGRAM, "bridge", "--log", "warn", "--config"]

@@ -90,9 +90,11 @@ pub struct LaneStatus {
     /// Process id of the local end: the sender of an import, the owner of an export. `None` if not
     /// known.
     pub pid: Option<u32>,
-    /// Bytes in the lane that the receiver has not acknowledged.
+    /// Bytes that the gateway has read, from the sender or from the peer, and that the owner of the
+    /// mailbox has not acknowledged. Bytes in the lane that no gateway has read are not counted.
     pub queued_bytes: u64,
-    /// The part of `queued_bytes` that was passed to the peer.
+    /// The part of `queued_bytes` that was passed on, to the peer or to the owner, which may have
+    /// processed it.
     pub in_doubt_bytes: u64,
     /// Position up to which the receiver acknowledged.
     pub acked: u64,

@@ -49,7 +49,8 @@ pub(crate) struct RunGateway {
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Only check the configuration, and report every mistake.
+    /// Only check the configuration, as for a start with the same carrier and options, and report
+    /// every mistake.
     #[arg(long)]
     pub(crate) check: bool,
 
@@ -96,9 +97,9 @@ Examples:
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Columns of a lane: UNREAD, bytes that the receiver has not acknowledged; IN \
-DOUBT, the part of them that was passed to the peer; ACKED, bytes that were \
-acknowledged.
+Columns of a lane: UNREAD, bytes that the gateway has read and the owner of \
+the mailbox has not acknowledged; IN DOUBT, the part of them that the owner \
+may have processed; ACKED, bytes that were acknowledged.
 
 Exit status:
   0        printed

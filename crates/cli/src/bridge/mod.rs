@@ -29,6 +29,15 @@ pub(crate) fn bridge(asked: &Bridge) -> Result<ExitCode, CommandFailure> {
         Some(BridgeCommand::Unit) => {
             let program =
                 env::current_exe().map_err(CommandFailure::cannot("find this program"))?;
+            if let Some(hidden) = unit::hidden_folder(&program) {
+                let _ = writeln!(
+                    io::stderr(),
+                    "tontine: warning: the unit hides {hidden}, so it cannot start {}; install \
+                     the program elsewhere (cargo install --root /usr/local --path crates/cli \
+                     --locked) and print the unit with it",
+                    program.display()
+                );
+            }
             print(unit::unit(&program).as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
@@ -41,15 +50,18 @@ fn gateway(asked: &RunGateway) -> Result<ExitCode, CommandFailure> {
         CommandFailure::usage("expected --config FILE, found none; name a configuration")
     })?;
     let config = read(path)?;
+    if asked.carrier == CarrierName::Zenoh {
+        return Err(become_zenoh(path, asked));
+    }
     if asked.check {
+        if !asked.plaintext {
+            check_loopback(path, &config)?;
+        }
         for warning in &config.warnings {
             let _ = writeln!(io::stderr(), "tontine: {}: warning: {warning}", path.display());
         }
         print(format!("{}: {}\n", path.display(), summary(&config)).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
-    }
-    if asked.carrier == CarrierName::Zenoh {
-        return Err(become_zenoh(path, asked));
     }
     service::log_to_stderr(asked.log.as_deref()).map_err(CommandFailure::usage)?;
     let link = TcpLink::new(&tcp_options(&config, asked.plaintext)?)
@@ -66,6 +78,29 @@ fn read(path: &Path) -> Result<Config, CommandFailure> {
             CommandFailure::usage(error.to_string().replace('\n', "\ntontine: "))
         }
     })
+}
+
+/// Checks that the carrier TCP accepts all addresses without `--plaintext`. Names of hosts are not
+/// resolved.
+fn check_loopback(path: &Path, config: &Config) -> Result<(), CommandFailure> {
+    let path = path.display();
+    let listen = config.listen.iter().map(|address| ("listen".to_owned(), address.ip()));
+    let connect = config.peers.iter().filter_map(|peer| {
+        let ip = peer.connect.as_ref()?.host().parse().ok()?;
+        Some((format!("peers.{}.connect", peer.name), ip))
+    });
+    let beyond: Vec<_> = listen.chain(connect).filter(|(_, ip)| !ip.is_loopback()).collect();
+    if beyond.is_empty() {
+        return Ok(());
+    }
+    let mistakes = beyond.iter().map(|(key, ip)| {
+        format!(
+            "{path}: {key}: expected an address of loopback, found {ip}; the carrier TCP neither \
+             encrypts nor authenticates: use --carrier zenoh with certificates, or --plaintext on \
+             a trusted cable"
+        )
+    });
+    Err(CommandFailure::usage(mistakes.collect::<Vec<_>>().join("\ntontine: ")))
 }
 
 fn summary(config: &Config) -> String {
@@ -104,6 +139,9 @@ fn become_zenoh(config: &Path, asked: &RunGateway) -> CommandFailure {
     let program = neighbour.filter(|path| path.is_file()).unwrap_or_else(|| ZENOH_PROGRAM.into());
     let mut command = Command::new(&program);
     command.arg("--config").arg(config);
+    if asked.check {
+        command.arg("--check");
+    }
     if asked.plaintext {
         command.arg("--plaintext");
     }
@@ -114,7 +152,7 @@ fn become_zenoh(config: &Path, asked: &RunGateway) -> CommandFailure {
     match error.kind() {
         io::ErrorKind::NotFound => CommandFailure::failed(format!(
             "--carrier zenoh needs the program {ZENOH_PROGRAM}, which is neither next to this one \
-             nor in PATH; build it (cargo install --path crates/zenoh)"
+             nor in PATH; build it (cargo install --locked --path crates/zenoh)"
         )),
         _ => CommandFailure::failed(format!("cannot run {}: {error}", program.display())),
     }

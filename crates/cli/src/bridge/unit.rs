@@ -1,4 +1,4 @@
-//! A unit for systemd: [`unit()`].
+//! A unit for systemd: [`unit()`], and the folders that it hides: [`hidden_folder`].
 
 use std::path::Path;
 
@@ -6,6 +6,15 @@ use std::path::Path;
 pub(super) fn unit(program: &Path) -> String {
     UNIT.replace("PROGRAM", &quoted(&program.to_string_lossy()))
 }
+
+/// Returns the folder that contains the program if the unit hides it (`ProtectHome=` and
+/// `PrivateTmp=`).
+pub(super) fn hidden_folder(program: &Path) -> Option<&'static str> {
+    HIDDEN.into_iter().find(|folder| program.starts_with(folder))
+}
+
+/// Folders whose contents the unit hides from the gateway.
+const HIDDEN: [&str; 5] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
 
 /// Returns a word as systemd reads it.
 fn quoted(word: &str) -> String {
@@ -80,6 +89,17 @@ WantedBy=multi-user.target
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn program_in_hidden_folder_is_found() {
+        let found = |program| hidden_folder(Path::new(program));
+        assert_eq!(found("/home/ada/.cargo/bin/tontine"), Some("/home"));
+        assert_eq!(found("/root/.cargo/bin/tontine"), Some("/root"));
+        assert_eq!(found("/tmp/tontine"), Some("/tmp"));
+        for program in ["/usr/local/bin/tontine", "/opt/home/tontine", "/homes/tontine"] {
+            assert_eq!(found(program), None, "{program}");
+        }
+    }
 
     #[test]
     fn program_is_quoted_for_systemd() {

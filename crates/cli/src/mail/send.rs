@@ -21,10 +21,6 @@ use crate::{CommandFailure, print};
 /// of its end arrives.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Interval between two attempts to reach a receiver on another host through a gateway, which
-/// accepts the connection before it knows whether the receiver runs.
-const REMOTE_RETRY_INTERVAL: Duration = Duration::from_millis(250);
-
 /// Sends all messages, then waits until they are acknowledged.
 pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     let address = address(&asked.address)?;
@@ -32,8 +28,7 @@ pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
     let sender = connect(&address, wait, timeout)?;
     let mut lines = LineBuffer::new(separator(asked.null), sender.max_message_len());
     let at_hand = VecDeque::new();
-    let mut lane =
-        ReconnectingSender { sender, address, wait, timeout, at_hand, absent_since: None };
+    let mut lane = ReconnectingSender { sender, address, wait, timeout, at_hand };
     let done = lane.send_all(&mut lines).and_then(|()| lane.finish());
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -55,7 +50,7 @@ pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
 
 /// The reason why not all messages were sent.
 enum SendFailure {
-    /// The receiver has died or has closed its mailbox, or does not run on the other host.
+    /// The receiver has died or has closed its mailbox, or a gateway does not reach a mailbox.
     Gone(Error),
     TooLong(TooLong),
     Input(Errno),
@@ -70,8 +65,6 @@ struct ReconnectingSender {
     timeout: Option<Duration>,
     /// Messages, from standard input or taken back from a receiver, that are not sent yet.
     at_hand: VecDeque<Vec<u8>>,
-    /// The time since when a gateway has reported that no receiver runs on the other host.
-    absent_since: Option<Instant>,
 }
 
 impl ReconnectingSender {
@@ -98,7 +91,7 @@ impl ReconnectingSender {
     fn attend(&mut self) -> Result<(), SendFailure> {
         loop {
             if let Err(error) = self.sender.service() {
-                if is_gone(&error) && self.nothing_is_left()? {
+                if !is_absent(&error) && is_gone(&error) && self.nothing_is_left()? {
                     // If no line follows, the receiver has finished its work.
                     return wait_for(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None);
                 }
@@ -141,17 +134,10 @@ impl ReconnectingSender {
     /// Connects to the next receiver with all unread messages, if `--wait` was given.
     fn outlive(&mut self, mut error: Error) -> Result<(), SendFailure> {
         loop {
-            if !self.wait || !is_gone(&error) {
+            // Gateways wait for the receiver of an exported mailbox. If they refuse a sender with
+            // `--wait`, the mailbox is not exported, and another attempt fails like this one.
+            if !self.wait || !is_gone(&error) || is_absent(&error) {
                 return Err(self.failed(error));
-            }
-            if matches!(error, Error::NoMailbox { .. }) {
-                let since = *self.absent_since.get_or_insert_with(Instant::now);
-                if self.timeout.is_some_and(|timeout| since.elapsed() >= timeout) {
-                    return Err(self.failed(error));
-                }
-                thread::sleep(REMOTE_RETRY_INTERVAL);
-            } else {
-                self.absent_since = None;
             }
             let unread = self.sender.take_unread().map_err(|error| self.failed(error))?;
             for message in unread.into_iter().rev() {
@@ -173,7 +159,8 @@ impl ReconnectingSender {
         Ok(())
     }
 
-    /// Reports the fate of the messages of a receiver that has ended, without `--wait`.
+    /// Reports the fate of the messages that no receiver acknowledged, and for which the sender
+    /// does not wait.
     fn give_up(
         &mut self,
         asked: &Send,
@@ -183,7 +170,10 @@ impl ReconnectingSender {
         let who = match gone {
             Error::OwnerDied { peer } => format!("{peer} died"),
             Error::Closed { peer } => format!("{peer} closed its mailbox"),
-            Error::NoMailbox { .. } => format!("no receiver runs behind {}", self.address),
+            Error::NoMailbox { .. } => format!(
+                "no receiver runs behind {}, or the other host has no export of that name",
+                self.address
+            ),
             other => other.to_string(),
         };
         let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
@@ -192,17 +182,28 @@ impl ReconnectingSender {
         while let Ok(NextLine::Line(line)) = lines.next() {
             left.push_back(line.to_vec());
         }
+        let absent = is_absent(gone);
         if left.is_empty() {
+            let remedy = match absent {
+                true => "start the receiver there, or add it to [exports]",
+                false => "start a receiver, or use --wait",
+            };
             return Ok(CommandFailure::failed(format!(
-                "{who}; the rest of standard input was not sent; start a receiver, or use --wait"
+                "{who}; the rest of standard input was not sent; {remedy}"
             )));
         }
         let count = messages(left.len());
         if !asked.unread {
-            return Ok(CommandFailure::failed(format!(
-                "{who}; it did not acknowledge {count}; with --wait the next receiver gets them, \
-                 --unread prints them"
-            )));
+            return Ok(CommandFailure::failed(match absent {
+                true => format!(
+                    "{who}; no receiver got {count}: start the receiver there, or add it to \
+                     [exports], and send again"
+                ),
+                false => format!(
+                    "{who}; it did not acknowledge {count}; with --wait the next receiver gets \
+                     them, --unread prints them"
+                ),
+            }));
         }
         let mut text = Vec::new();
         for message in &left {
@@ -211,18 +212,31 @@ impl ReconnectingSender {
         }
         print(&text)?;
         Ok(CommandFailure::failed(format!(
-            "{who}; {count} that it did not acknowledge: see standard output"
+            "{who}; see standard output for {count} that no receiver acknowledged"
         )))
     }
 
-    /// Returns the error for a live receiver that acknowledged too little within the timeout.
+    /// Returns the error for messages that were not acknowledged within the timeout. The owner of
+    /// the mailbox lives, but may be a gateway, whose receiver may have ended.
     fn timed_out(&self, timeout: Duration) -> CommandFailure {
         let address = &self.address;
-        let peer = self.sender.peer().map_or_else(String::new, |peer| format!(" ({peer})"));
-        CommandFailure::failed(format!(
-            "the receiver at {address}{peer} has not acknowledged everything within {timeout:?}; \
-             it is alive and may still receive the rest: raise --timeout, or see what it is doing"
-        ))
+        let owner = match self.sender.owner() {
+            Some(owner) => owner.to_string(),
+            None => "another process".into(),
+        };
+        CommandFailure::failed(if self.sender.is_suspected() {
+            format!(
+                "the receiver behind {address} has not acknowledged everything within \
+                 {timeout:?}; its host does not answer the gateway ({owner}), which passes the \
+                 rest on when it does: raise --timeout, or see the peer in tontine bridge status"
+            )
+        } else {
+            format!(
+                "the receiver at {address} has not acknowledged everything within {timeout:?}; \
+                 {owner} owns the mailbox, as the receiver or as a gateway to one, and the rest \
+                 may still arrive: raise --timeout, or see what the receiver is doing"
+            )
+        })
     }
 
     fn failed(&self, error: Error) -> SendFailure {
@@ -248,7 +262,12 @@ fn messages(count: usize) -> String {
 }
 
 fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::OwnerDied { .. } | Error::Closed { .. } | Error::NoMailbox { .. })
+    matches!(error, Error::OwnerDied { .. } | Error::Closed { .. }) || is_absent(error)
+}
+
+/// Returns `true` if a gateway has refused the sender because it reaches no mailbox.
+fn is_absent(error: &Error) -> bool {
+    matches!(error, Error::NoMailbox { .. })
 }
 
 /// Connects to the receiver at the address. With `wait`, waits for a receiver if there is none, at

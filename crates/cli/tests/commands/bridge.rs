@@ -1,16 +1,18 @@
 //! Tests of `tontine bridge` from a user's point of view.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::ioctl_fionread;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
 use crate::common::{text, tontine};
@@ -180,8 +182,16 @@ fn missing_folder_of_a_socket_is_named() {
 #[test]
 fn address_beyond_loopback_needs_plaintext() {
     let contents = "name = \"hostA\"\nlisten = \"0.0.0.0:7447\"\n[peers.b]";
-    let output = ConfigFile::new(contents).run(&[]);
+    let file = ConfigFile::new(contents);
+    let output = file.run(&[]);
     assert_fails(&output, 1, &["cannot start the carrier TCP: 0.0.0.0:7447", "--plaintext"]);
+    let words = "bridge.toml: listen: expected an address of loopback, found 0.0.0.0; ";
+    assert_fails(&file.run(&["--check"]), 2, &[words, "--plaintext"]);
+    succeed(&file.run(&["--check", "--plaintext"]));
+    let contents = "name = \"hostA\"\n[peers.b]\nconnect = \"192.0.2.1:7447\"";
+    let output = ConfigFile::new(contents).run(&["--check"]);
+    let words = "bridge.toml: peers.b.connect: expected an address of loopback, found 192.0.2.1; ";
+    assert_fails(&output, 2, &[words, "--plaintext"]);
 }
 
 #[test]
@@ -189,7 +199,7 @@ fn missing_zenoh_program_says_how_to_build_it() {
     let file = ConfigFile::alone();
     let mut command = file.bridge(&["--carrier", "zenoh"]);
     let output = command.env("PATH", file.folder.path()).output().expect("tontine runs");
-    let words = ["needs the program tontine-bridge-zenoh", "cargo install --path crates/zenoh"];
+    let words = ["needs the program tontine-bridge-zenoh", "cargo install --locked --path "];
     assert_fails(&output, 1, &words);
 }
 
@@ -199,10 +209,12 @@ fn zenoh_program_gets_the_arguments() {
     let program = file.folder.path().join("tontine-bridge-zenoh");
     fs::write(&program, "#!/bin/sh\necho \"$@\"\n").expect("written");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
-    let mut command = file.bridge(&["--carrier", "zenoh", "--plaintext", "--log", "debug"]);
-    let output = command.env("PATH", file.folder.path()).output().expect("tontine runs");
-    let arguments = format!("--config {} --plaintext --log debug\n", file.path.display());
-    assert_eq!(succeed(&output), arguments);
+    for more in [&["--plaintext", "--log", "debug"][..], &["--check"]] {
+        let mut command = file.bridge(&[&["--carrier", "zenoh"], more].concat());
+        let output = command.env("PATH", file.folder.path()).output().expect("tontine runs");
+        let arguments = format!("--config {} {}\n", file.path.display(), more.join(" "));
+        assert_eq!(succeed(&output), arguments);
+    }
 }
 
 #[test]
@@ -222,6 +234,19 @@ fn status(file: &ConfigFile, more: &[&str]) -> Output {
     let mut command = tontine();
     command.args(["bridge", "status", "--config"]).arg(&file.path).args(more);
     command.output().expect("tontine runs")
+}
+
+/// Waits until the gateway's status contains a word.
+fn until_shown(file: &ConfigFile, word: &str) {
+    let began = Instant::now();
+    loop {
+        let words = succeed(&status(file, &[]));
+        if words.contains(word) {
+            return;
+        }
+        assert!(began.elapsed() < TIMEOUT, "expected {word} in {words}");
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
@@ -276,28 +301,30 @@ fn service_manager_is_notified() {
     drop(gateway);
 }
 
-/// Returns a port of loopback that is free now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
-    listener.local_addr().expect("an address").port()
+/// Returns an address of loopback that no other process and no other test uses.
+fn own_address() -> SocketAddr {
+    static PORT: AtomicU16 = AtomicU16::new(7447);
+    let pid = std::process::id();
+    let port = PORT.fetch_add(1, Ordering::Relaxed);
+    ([127, 1 + (pid >> 16) as u8, (pid >> 8) as u8, pid as u8], port).into()
 }
 
 /// Returns two gateways: programs send to `to_b` on the first host, and `jobs` on the second host
 /// receives.
 fn hosts() -> (ConfigFile, ConfigFile, PathBuf, PathBuf) {
-    let port = free_port();
+    let address = own_address();
     let (a, b) = (ConfigFile::new(""), ConfigFile::new(""));
     let to_b = a.folder.path().join("to-b");
     let jobs = b.folder.path().join("jobs");
     let (status_a, status_b) = (a.status(), b.status());
     let contents = format!(
-        "name = \"hostA\"\nstatus = {status_a:?}\nlisten = \"127.0.0.1:{port}\"\n[peers.hostB]\n\
+        "name = \"hostA\"\nstatus = {status_a:?}\nlisten = \"{address}\"\n[peers.hostB]\n\
          [imports]\n\"hostB/jobs\" = {to_b:?}\n"
     );
     fs::write(&a.path, contents).expect("written");
     let contents = format!(
         "name = \"hostB\"\nstatus = {status_b:?}\n[peers.hostA]\n\
-         connect = \"127.0.0.1:{port}\"\n[exports]\njobs = {jobs:?}\n"
+         connect = \"{address}\"\n[exports]\njobs = {jobs:?}\n"
     );
     fs::write(&b.path, contents).expect("written");
     (a, b, to_b, jobs)
@@ -325,15 +352,8 @@ fn messages_cross_two_gateways() {
     let sender = send(&to_b, &["--wait"], "hello\nworld\n");
     assert_eq!(succeed(&receiver.wait_with_output().expect("it ends")), "hello\nworld\n");
     succeed(&sender.wait_with_output().expect("it ends"));
-    let began = Instant::now();
-    loop {
-        // The first ping may still be unanswered.
-        let words = succeed(&status(&a, &[]));
-        if words.contains("hostB") && words.contains("connected") {
-            break;
-        }
-        assert!(began.elapsed() < TIMEOUT, "{words}");
-    }
+    // The first ping may still be unanswered.
+    until_shown(&a, "connected");
 }
 
 #[test]
@@ -369,15 +389,103 @@ fn waiting_sender_finds_late_receiver() {
     let (a, b, to_b, jobs) = hosts();
     let _gateways = (Running::gateway(&a), Running::gateway(&b));
     let sender = send(&to_b, &["--wait"], "1\n2\n3\n");
-    // The gateways refuse the sender meanwhile.
+    // The gateway of the receiver waits for it, and does not answer the sender's meanwhile.
     thread::sleep(Duration::from_millis(500));
     let receiver = receive(&jobs, "3");
     assert_eq!(succeed(&receiver.wait_with_output().expect("it ends")), "1\n2\n3\n");
     succeed(&sender.wait_with_output().expect("it ends"));
+}
 
-    // The receiver has ended. The message names that, or the timeout if the gateways are slow.
-    let sender = send(&to_b, &["--wait", "--timeout", "0.5"], "4\n");
-    assert_eq!(sender.wait_with_output().expect("it ends").status.code(), Some(1));
+#[test]
+fn timeout_behind_gateway_claims_no_live_receiver() {
+    let (a, b, to_b, _jobs) = hosts();
+    let gateways = (Running::gateway(&a), Running::gateway(&b));
+    until_shown(&a, "connected");
+    let send = || send(&to_b, &["--wait", "--timeout", "0.5"], "1\n").wait_with_output();
+    let output = send().expect("it ends");
+    let pid = gateways.0.pid().as_raw_nonzero();
+    let words = format!("pid {pid} (uid {}) owns the mailbox", geteuid().as_raw());
+    assert_fails(&output, 1, &["not acknowledged everything within 500ms", &words, "a gateway"]);
+    assert!(!text(&output.stderr).contains("alive"), "{}", text(&output.stderr));
+
+    gateways.1.end_by(Signal::KILL);
+    until_shown(&a, "suspected");
+    assert_fails(&send().expect("it ends"), 1, &["its host does not answer the gateway (pid "]);
+}
+
+/// Returns gateways as [`hosts`] does, but the second host exports another mailbox.
+fn hosts_without_export() -> (ConfigFile, ConfigFile, PathBuf) {
+    let (a, b, to_b, _jobs) = hosts();
+    let contents = fs::read_to_string(&b.path).expect("read");
+    fs::write(&b.path, contents.replace("\njobs = ", "\nothers = ")).expect("written");
+    (a, b, to_b)
+}
+
+/// Regression: with `--wait`, the sender tried again without end and without a word.
+#[test]
+fn sender_to_missing_export_fails_at_once() {
+    for more in [&["--wait"][..], &[], &["--unread"]] {
+        let (a, b, to_b) = hosts_without_export();
+        let _gateway = Running::gateway(&a);
+        let mut command = tontine();
+        command.arg("send").args(more).arg(&to_b).stdin(Stdio::piped());
+        let mut sender =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+        let mut input = sender.stdin.take().expect("piped");
+        input.write_all(b"1\n2\n").expect("written");
+        let began = Instant::now();
+        while ioctl_fionread(&input).expect("a pipe") > 0 {
+            assert!(began.elapsed() < TIMEOUT, "the sender does not read");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let _gateway = Running::gateway(&b);
+        let output = sender.wait_with_output().expect("it ends");
+        drop(input);
+        let words = text(&output.stderr);
+        let who = format!(
+            "no receiver runs behind {}, or the other host has no export of that name; ",
+            to_b.display()
+        );
+        if more == ["--unread"] {
+            assert_fails(&output, 1, &[&who, "see standard output for 2 messages"]);
+            assert_eq!(text(&output.stdout), "1\n2\n");
+        } else {
+            assert_fails(&output, 1, &[&who, "no receiver got 2 messages", "add it to [exports]"]);
+        }
+        assert!(!words.contains("--wait"), "{words}");
+    }
+}
+
+/// Checks that the sender reports the refusal although its standard input stays open.
+#[test]
+fn idle_sender_to_missing_export_fails() {
+    let (a, b, to_b) = hosts_without_export();
+    let _gateways = (Running::gateway(&a), Running::gateway(&b));
+    let mut command = tontine();
+    command.args(["send", "--wait"]).arg(&to_b).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut sender = Running(command.spawn().expect("tontine runs"));
+    let mut words = String::new();
+    let stderr = sender.0.stderr.as_mut().expect("piped");
+    stderr.read_to_string(&mut words).expect("read");
+    assert!(words.contains("the rest of standard input was not sent; start the"), "{words}");
+    assert_eq!(sender.0.wait().expect("it ends").code(), Some(1));
+}
+
+#[test]
+fn unit_of_program_in_hidden_folder_warns() {
+    // The folder lies in /tmp, which the unit hides.
+    let folder = tempfile::tempdir_in("/tmp").expect("a folder");
+    let program = folder.path().join("tontine");
+    // Another process makes the copy, so that no child of this one keeps it open for writing.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_tontine")).arg(&program).status();
+    assert!(copied.expect("cp runs").success());
+    let output = Command::new(&program).args(["bridge", "unit"]).output().expect("tontine runs");
+    assert!(succeed(&output).contains(&format!("\nExecStart={} bridge ", program.display())));
+    let words = text(&output.stderr);
+    assert!(
+        words.contains("the unit hides /tmp") && words.contains("--root /usr/local"),
+        "{words}"
+    );
 }
 
 #[test]

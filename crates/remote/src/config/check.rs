@@ -81,6 +81,12 @@ impl<'t> ConfigChecker<'t> {
         if let Some(imports) = find(entries, "imports") {
             config.imports = self.imports(imports, &config);
         }
+        if !config.zenoh.routers.is_empty() {
+            self.router_rules(entries, &config);
+        }
+        if config.zenoh.ca.is_some() {
+            self.certificate_rules(entries, &config);
+        }
         config.warnings = warnings(&config);
         config
     }
@@ -261,6 +267,53 @@ impl<'t> ConfigChecker<'t> {
         routers
     }
 
+    /// Checks the names of routers, and the keys that routers replace.
+    fn router_rules(&mut self, entries: &[KeyValue<'_, 't>], config: &Config) {
+        if let Some(listen) = find(entries, "listen") {
+            self.replaced_by_routers(listen);
+        }
+        for one in keys_below(entries, &["zenoh", "routers"]) {
+            let holder = match config.host(one.name) {
+                Some(_) => format!("the peer {}", one.name),
+                None if one.name == config.name => "this host".into(),
+                None => continue,
+            };
+            let text =
+                format!("expected a name of its own, found that of {holder}; rename one of them");
+            self.reader.complain(one.at, &one.key, text);
+        }
+    }
+
+    fn replaced_by_routers(&mut self, entry: &KeyValue<'_, 't>) {
+        let text = format!(
+            "expected no `{}`, because this gateway reaches all peers through [zenoh.routers]; \
+             remove one of them",
+            entry.name
+        );
+        self.reader.complain(entry.at, &entry.key, text);
+    }
+
+    /// Checks that no host has a name that a public authority could sign: Zenoh accepts servers
+    /// with such certificates.
+    fn certificate_rules(&mut self, entries: &[KeyValue<'_, 't>], config: &Config) {
+        let text = |name: &str| {
+            format!(
+                "expected a name without dots, because certificates prove it; found {name:?}; \
+                 rename the host"
+            )
+        };
+        if let Some(name) = find(entries, "name")
+            && config.name.contains('.')
+        {
+            self.reader.invalid(name, text(&config.name));
+        }
+        let mut others = keys_below(entries, &["peers"]);
+        others.extend(keys_below(entries, &["zenoh", "routers"]));
+        for one in others.iter().filter(|one| one.name.contains('.')) {
+            self.reader.complain(one.at, &one.key, text(one.name));
+        }
+    }
+
     fn peers(
         &mut self,
         entry: &KeyValue<'_, 't>,
@@ -285,6 +338,7 @@ impl<'t> ConfigChecker<'t> {
             let keys = self.reader.table(one);
             for key in &keys {
                 match key.name {
+                    "connect" if !config.zenoh.routers.is_empty() => self.replaced_by_routers(key),
                     "connect" => peer.connect = self.connect(key, config, &peers),
                     "unreachable_after" => peer.unreachable_after = self.duration(key),
                     _ => self.reader.unknown(key, &PEER_KEYS),
@@ -413,6 +467,13 @@ impl<'t> ConfigChecker<'t> {
 
 fn find<'e, 'a, 't>(entries: &'e [KeyValue<'a, 't>], name: &str) -> Option<&'e KeyValue<'a, 't>> {
     entries.iter().find(|entry| entry.name == name)
+}
+
+/// Returns the keys of the table to which `path` leads, or none if there is no such table.
+fn keys_below<'a, 't>(entries: &[KeyValue<'a, 't>], path: &[&str]) -> Vec<KeyValue<'a, 't>> {
+    path.iter().fold(entries.to_vec(), |entries, name| {
+        find(&entries, name).map_or_else(Vec::new, Reader::keys)
+    })
 }
 
 /// Returns `true` if the text may be the name of a host, a realm or a mailbox.

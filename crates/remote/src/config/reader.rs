@@ -139,6 +139,14 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Returns the keys of a table, and none if the value has another type, which is no mistake.
+    pub(super) fn keys<'a>(entry: &KeyValue<'a, 't>) -> Vec<KeyValue<'a, 't>> {
+        match entry.value.get_ref() {
+            DeValue::Table(table) => entries(&entry.key, table),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns a text. `like` is an example for the error.
     pub(super) fn string<'a>(&mut self, entry: &KeyValue<'a, 't>, like: &str) -> Option<&'a str> {
         match entry.value.get_ref() {

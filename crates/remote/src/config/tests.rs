@@ -334,3 +334,45 @@ fn routers_replace_listen_and_connect() {
     let mistakes = Config::parse(&text.replace(":7447", "")).expect_err("no port");
     assert!(mistakes.iter().any(|mistake| mistake.key == "zenoh.routers.hub"), "{mistakes:?}");
 }
+
+#[test]
+fn listen_and_connect_with_routers_are_refused() {
+    let routers = "[zenoh.routers]\nhub = \"10.0.0.1:7447\"\n";
+    let replaced = "because this gateway reaches all peers through [zenoh.routers]; remove one of \
+                    them";
+    let text = format!("2:1: listen: expected no `listen`, {replaced}");
+    assert_mistake(&with(&format!("listen = \"127.0.0.1:1\"\n[peers.hostB]\n{routers}")), &text);
+    let text = format!("3:1: peers.hostB.connect: expected no `connect`, {replaced}");
+    assert_mistake(&with_peer(routers), &text);
+}
+
+#[test]
+fn router_with_the_name_of_a_host_is_refused() {
+    let routers = |name| with(&format!("[peers.hostB]\n[zenoh.routers]\n{name} = \"10.0.0.1:1\""));
+    let start = "4:1: zenoh.routers";
+    let text = "expected a name of its own, found that of";
+    let peer = format!("{start}.hostB: {text} the peer hostB; rename one of them");
+    assert_mistake(&routers("hostB"), &peer);
+    let own = format!("{start}.hostA: {text} this host; rename one of them");
+    assert_mistake(&routers("hostA"), &own);
+    assert!(Config::parse(&routers("hub")).is_ok());
+}
+
+#[test]
+fn dotted_names_with_certificates_are_refused() {
+    let hosts = "name = \"a.b\"\n[peers.\"c.d\"]\n[zenoh.routers]\n\"e.f\" = \"10.0.0.1:1\"\n";
+    assert!(Config::parse(hosts).is_ok());
+    let files = "[zenoh]\nca = \"/ca\"\ncertificate = \"/c\"\nprivate_key = \"/k\"\n";
+    let text = |name: &str| {
+        format!(
+            "expected a name without dots, because certificates prove it; found {name:?}; rename \
+             the host"
+        )
+    };
+    let expected = [
+        format!("1:8: name: {}", text("a.b")),
+        format!("2:8: peers.\"c.d\": {}", text("c.d")),
+        format!("4:1: zenoh.routers.\"e.f\": {}", text("e.f")),
+    ];
+    assert_eq!(mistakes(&format!("{hosts}{files}")), expected);
+}

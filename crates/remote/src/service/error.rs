@@ -67,10 +67,11 @@ impl fmt::Display for ServiceError {
             Self::Signals(error) => write!(f, "cannot install signal handlers: {error}"),
             Self::NoFolder { folder, socket } => write!(
                 f,
-                "{} needs the folder {}, which does not exist; create it for the gateway's user \
-                 (only folders below /run/tontine are created)",
+                "{} needs the folder {folder}, which does not exist; create it for the gateway's \
+                 user (only folders below /run/tontine are created): sudo install -d -o \"$USER\" \
+                 {folder}",
                 socket.display(),
-                folder.display()
+                folder = folder.display()
             ),
             Self::Folder { folder, error } => write!(
                 f,

@@ -1,17 +1,18 @@
 //! Folders of the sockets that a gateway binds: [`create`].
 //!
-//! Only folders below [`BASE`], which the service manager makes for the gateway, are created. Any
-//! other missing folder is an error, because the gateway would have to guess who may use it.
+//! Only [`BASE`], if root starts the gateway without a service manager, and folders below it are
+//! created. Any other missing folder is an error, because the gateway would have to guess who may
+//! use it.
 
-use std::fs::DirBuilder;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path};
 
 use super::ServiceError;
 use crate::config::Config;
 
-/// The folder below which folders are created.
+/// The folder below which folders are created. The service manager makes it for the gateway.
 const BASE: &str = "/run/tontine";
 
 /// Mode of the created folders: every program may reach the sockets, whose own modes decide who may
@@ -41,13 +42,12 @@ fn create_for(base: &Path, socket: &Path) -> Result<(), ServiceError> {
         folder: folder.to_owned(),
         socket: socket.to_owned(),
     };
-    let inside = match folder.strip_prefix(base) {
-        Ok(inside) if base.is_dir() => inside,
-        Ok(_) => return Err(missing(base)),
-        Err(_) => return Err(missing(folder)),
-    };
+    let Ok(inside) = folder.strip_prefix(base) else { return Err(missing(folder)) };
     if !inside.components().all(|part| matches!(part, Component::Normal(_))) {
         return Err(missing(folder));
+    }
+    if !base.is_dir() && create_base(base).is_err() && !base.is_dir() {
+        return Err(missing(base));
     }
     let mut path = base.to_owned();
     for part in inside.components() {
@@ -63,21 +63,25 @@ fn create_for(base: &Path, socket: &Path) -> Result<(), ServiceError> {
     if folder.is_dir() { Ok(()) } else { Err(missing(folder)) }
 }
 
+/// Creates `base`, whose parent exists and belongs to root, with its mode whatever the umask.
+fn create_base(base: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(MODE).create(base)?;
+    fs::set_permissions(base, Permissions::from_mode(MODE))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]
-    fn folders_below_the_base_are_created() {
+    fn base_and_folders_below_it_are_created() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().join("tontine");
-        fs::create_dir(&base).expect("created");
         for _ in 0..2 {
             create_for(&base, &base.join("hostB/x/jobs")).expect("created");
         }
+        let mode = fs::metadata(&base).expect("the base").permissions().mode();
+        assert_eq!(mode & 0o777, MODE, "{mode:o}");
         let mode = fs::metadata(base.join("hostB/x")).expect("a folder").permissions().mode();
         assert_eq!(mode & 0o022, 0, "{mode:o}");
         assert!(!base.join("hostB/x/jobs").exists());
@@ -87,14 +91,16 @@ mod tests {
     #[test]
     fn other_missing_folders_are_named() {
         let folder = tempfile::tempdir().expect("a folder");
-        let base = folder.path().join("tontine");
-        let error = create_for(&base, &base.join("hostB/jobs")).expect_err("no base").to_string();
+        let base = folder.path().join("run/tontine");
+        let error = create_for(&base, &base.join("hostB/jobs")).expect_err("no run").to_string();
         assert!(error.contains(&format!("needs the folder {},", base.display())), "{error}");
-        fs::create_dir(&base).expect("created");
+        let command = format!("sudo install -d -o \"$USER\" {}", base.display());
+        assert!(error.ends_with(&command), "{error}");
+        fs::create_dir_all(&base).expect("created");
         for inside in ["../other/jobs", "a/../../other/jobs"] {
             let error = create_for(&base, &base.join(inside)).expect_err("not below the base");
             assert!(error.to_string().contains("which does not exist"), "{error}");
-            assert!(!folder.path().join("other").exists() && !base.join("a").exists());
+            assert!(!folder.path().join("run/other").exists() && !base.join("a").exists());
         }
         fs::write(base.join("file"), "").expect("written");
         let error = create_for(&base, &base.join("file/jobs")).expect_err("a file").to_string();
