@@ -53,7 +53,9 @@ fn across_machines_is_measured_or_skipped_for_every_user() {
             let why = cell["why"].as_str().unwrap_or_default();
             if cell["status"] == "skipped" {
                 eprintln!("skipped: {why}");
-                assert!(["unshare", "netlink"].iter().any(|call| why.contains(call)), "{why}");
+                // Some variants need a program of another project, or the carrier over Zenoh.
+                let lacks = ["unshare", "netlink", "none on PATH"];
+                assert!(lacks.iter().any(|lack| why.contains(lack)), "{why}");
             } else {
                 assert_eq!(cell["status"], "ok", "{cell}");
             }
