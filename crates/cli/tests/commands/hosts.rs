@@ -67,7 +67,9 @@ fn across_machines_is_measured_or_skipped_for_every_user() {
 fn devices() -> Vec<String> {
     let entries = fs::read_dir("/sys/class/net").expect("/sys").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut names: Vec<_> = names.filter(|name| !name.starts_with("veth")).collect();
+    let of_engine =
+        |name: &String| ["veth", "br-", "docker"].iter().any(|start| name.starts_with(start));
+    let mut names: Vec<_> = names.filter(|name| !of_engine(name)).collect();
     names.sort();
     names
 }
