@@ -92,12 +92,12 @@ mod tests {
 
     #[test]
     fn program_in_hidden_folder_is_found() {
-        let found = |program| hidden_folder(Path::new(program));
-        assert_eq!(found("/home/ada/.cargo/bin/tontine"), Some("/home"));
-        assert_eq!(found("/root/.cargo/bin/tontine"), Some("/root"));
-        assert_eq!(found("/tmp/tontine"), Some("/tmp"));
+        for folder in HIDDEN {
+            let program = Path::new(folder).join("ada/.cargo/bin/tontine");
+            assert_eq!(hidden_folder(&program), Some(folder));
+        }
         for program in ["/usr/local/bin/tontine", "/opt/home/tontine", "/homes/tontine"] {
-            assert_eq!(found(program), None, "{program}");
+            assert_eq!(hidden_folder(Path::new(program)), None, "{program}");
         }
     }
 

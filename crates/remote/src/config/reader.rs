@@ -139,7 +139,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the keys of a table, and none if the value has another type, which is no mistake.
+    /// Returns the keys of a table. A value of another type has no keys, and is not reported here.
     pub(super) fn keys<'a>(entry: &KeyValue<'a, 't>) -> Vec<KeyValue<'a, 't>> {
         match entry.value.get_ref() {
             DeValue::Table(table) => entries(&entry.key, table),
