@@ -280,12 +280,12 @@ mod tests {
         let text = r#"
             name = "a"
             [peers.b]
-            connect = "127.0.0.2:7"
             [zenoh.routers]
             hub = "127.0.0.3:7"
         "#;
         let config = Config::parse(text).expect("valid");
         let mut options = ZenohOptions::from_config(&config, false);
+        options.connect.push("tcp/127.0.0.2:7".into());
         assert!(refusal(&options).contains("tcp/127.0.0.2:7: a host that reaches its peers"));
         options.listen.push("localhost:7".into());
         let all = refusals(&options);
