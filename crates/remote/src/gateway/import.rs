@@ -27,6 +27,9 @@ const REPEAT: Duration = Duration::from_millis(200);
 const MAX_REPEAT: Duration = Duration::from_secs(2);
 /// Maximum number of frames per lane and turn.
 const FRAMES_PER_TURN: usize = 16;
+/// Maximum number of lanes per tick that are reported as absent. A receiving gateway asks for each
+/// lane once per minute.
+const ABSENT_PER_TICK: u32 = 64;
 /// Time after the start in which the senders of an earlier gateway hand their lanes over.
 const TAKEOVER: Duration = Duration::from_secs(60);
 
@@ -37,6 +40,8 @@ pub(super) struct Imports {
     /// Lanes by their peer and by the number that the sender gave them.
     numbers: HashMap<(HostId, u128), LaneKey>,
     started: Instant,
+    /// Number of lanes that may be reported as absent until the next tick.
+    absent_quota: u32,
     ready: Vec<SenderId>,
     /// Lanes that are held because the link had no space.
     blocked: Vec<LaneKey>,
@@ -97,6 +102,7 @@ impl Imports {
             lanes: HashMap::new(),
             numbers: HashMap::new(),
             started: Instant::now(),
+            absent_quota: ABSENT_PER_TICK,
             ready: Vec::new(),
             blocked: Vec::new(),
             next_due: None,
@@ -310,7 +316,9 @@ impl Imports {
         now: Instant,
     ) {
         let Some(&key) = self.numbers.get(&(from, status.lane)) else {
-            if now >= self.started + TAKEOVER && status.flags & frame::UNKNOWN == 0 {
+            let may_answer = now >= self.started + TAKEOVER && self.absent_quota > 0;
+            if may_answer && status.flags & frame::UNKNOWN == 0 {
+                self.absent_quota -= 1;
                 let bye = Header::new(FrameKind::Bye, status.lane, status.attempt);
                 carrier.send(from, &Header { flags: frame::ABSENT, ..bye }, &[]);
             }
@@ -452,6 +460,7 @@ impl Imports {
         detectors: &[Detector],
         now: Instant,
     ) {
+        self.absent_quota = ABSENT_PER_TICK;
         for index in 0..self.mailboxes.len() {
             let import = &self.mailboxes[index];
             let since = detectors[import.peer.0 as usize].suspected_since();

@@ -284,6 +284,15 @@ fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) -> usize {
     received
 }
 
+/// Stops the hostile host, also if a check fails.
+struct StopsOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopsOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn answers(
     header: &Header,
     lie: Lie,
@@ -346,6 +355,7 @@ fn lying_statuses_harm_lanes_to_that_host_alone() {
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
                 let host_c = scope.spawn(|| run_host_c(&listener, lie, &stop));
+                let stops = StopsOnDrop(&stop);
                 let task = SenderTask::new(&folder.join("C-jobs"), 3, 100_000);
                 let task = SenderTask { length: 56, waits: false, lingers: true, ..task };
                 let mut victim = Program::start(&Role::Sender(task));
@@ -364,7 +374,7 @@ fn lying_statuses_harm_lanes_to_that_host_alone() {
                     assert_eq!(report.errno, libc::EOWNERDEAD, "{}", report.summary());
                     assert!(!report.in_doubt.is_empty());
                 }
-                stop.store(true, Ordering::Relaxed);
+                drop(stops);
                 let received = host_c.join().expect("no panic");
                 // A peer that accepts nothing receives what it granted once per timer.
                 println!("{lie:?}: {} KiB sent to C", received >> 10);
