@@ -82,9 +82,9 @@ impl LinkedSender {
         true
     }
 
-    /// Processes answers.
+    /// Processes answers. If there are none, and `waits`, waits for the next event.
     fn read(&mut self, waits: bool) {
-        for _ in 0..EVENTS {
+        for count in 0..EVENTS {
             match self.link.poll() {
                 Some(LinkEvent::Frame { bytes, .. }) => {
                     let (status, _) = Header::read(bytes).expect("a frame");
@@ -92,7 +92,7 @@ impl LinkedSender {
                     assert!(!progress.rewound && !progress.greet, "a frame was lost");
                 }
                 Some(_) => {}
-                None if waits => return wait(&self.link),
+                None if waits && count == 0 => return wait(&self.link),
                 None => return,
             }
         }
