@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use tontine_remote::frame::{FrameKind, Header};
+use tontine_remote::frame::{FrameKind, Header, MAX_PAYLOAD};
 use tontine_remote::incoming::{IncomingLane, Reply};
 use tontine_remote::link::{Link, LinkEvent, Queued};
 use tontine_remote::outgoing::{FrameFiller, OutgoingLane};
@@ -17,8 +17,8 @@ use crate::{DURATION, SHORT, median_round_trip, megabytes};
 const RECORD: u64 = SHORT as u64 + 8;
 /// Bytes that the far program grants, as a gateway does.
 const ROOM: u64 = 8 << 20;
-/// Records that are written before a frame is filled.
-const BATCH: u64 = 256;
+/// Records that are written before a frame is filled: those that fill it.
+const BATCH: u64 = (MAX_PAYLOAD as u64).div_ceil(RECORD);
 /// Maximum number of events between two frames or answers.
 const EVENTS: usize = 64;
 
