@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use tontine::mailbox::{Mailbox, Sender};
+use tontine::mailbox::{Options, Sender, WaitStrategy};
 
 use crate::{DURATION, SHORT, median_round_trip, megabytes};
 
@@ -35,7 +35,7 @@ impl GatewayPair {
         let pair = Self { gateways, folder };
         let end = Instant::now() + TIMEOUT;
         let mut sender = loop {
-            match Sender::connect(&import) {
+            match options().connect(&import) {
                 Ok(sender) => break sender,
                 Err(error) if Instant::now() > end => panic!("{error}"),
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
@@ -65,6 +65,12 @@ fn gateway(folder: &Path, name: &str, rest: &str) -> Child {
     let mut command = Command::new(PROGRAM);
     command.arg("--config").arg(file).args(["--log", "error"]);
     command.spawn().expect("a gateway")
+}
+
+/// Returns the options of both programs: the other host does not answer within the microseconds for
+/// which they would otherwise spin.
+fn options() -> Options {
+    Options::new().wait_strategy(WaitStrategy::Sleep)
 }
 
 /// Returns a folder that both processes know.
@@ -101,7 +107,7 @@ pub(crate) fn round_trip(endpoint: &str) -> f64 {
 pub(crate) fn owner(endpoint: &str) {
     let folder = folder(endpoint);
     std::fs::create_dir_all(&folder).expect("a folder");
-    let mut mailbox = Mailbox::bind(folder.join("jobs")).expect("a mailbox");
+    let mut mailbox = options().bind(folder.join("jobs")).expect("a mailbox");
     println!("ready");
     loop {
         let _ = mailbox.recv_batch(BATCH, |_| {});

@@ -5,7 +5,7 @@
 //! gateways cost between the sender of a mailbox and its owner. A further figure is a row of
 //! [`ROWS`]: a function for each side, and the row to which it is compared.
 //!
-//! Run it by `cargo xtask zenoh --bench`.
+//! Run it by `cargo xtask zenoh --bench`. Arguments of the program select rows by their names.
 
 mod gateway;
 mod link;
@@ -112,9 +112,13 @@ fn main() {
         (row.far)(endpoint);
         return;
     }
-    let mut figures = [const { Vec::new() }; ROWS.len()];
+    let names: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let is_named = |row: &BenchRow| names.iter().any(|name| row.name.contains(name.as_str()));
+    let rows: Vec<&BenchRow> =
+        ROWS.iter().filter(|row| names.is_empty() || is_named(row)).collect();
+    let mut figures = vec![Vec::new(); rows.len()];
     for _ in 0..PAIRS {
-        for (row, figures) in ROWS.iter().zip(&mut figures) {
+        for (row, figures) in rows.iter().zip(&mut figures) {
             let endpoint = free_endpoint();
             let mut far = start(row, &endpoint);
             figures.push((row.near)(&endpoint));
@@ -127,10 +131,10 @@ fn main() {
     println!(
         "the ratio and the difference are medians of those within a round; ranges in brackets"
     );
-    for (row, figures_of_row) in ROWS.iter().zip(&figures) {
+    for (row, figures_of_row) in rows.iter().zip(&figures) {
         println!("{:20} {} {}", row.name, spread(figures_of_row.iter().copied(), 1), row.unit);
         let Some((base, target)) = row.base else { continue };
-        let base_row = ROWS.iter().position(|row| row.name == base).expect("a row");
+        let Some(base_row) = rows.iter().position(|row| row.name == base) else { continue };
         let pairs = || figures_of_row.iter().zip(&figures[base_row]);
         let ratio = spread(pairs().map(|(figure, base)| figure / base), 2);
         let difference = spread(pairs().map(|(figure, base)| figure - base), 1);
