@@ -25,7 +25,7 @@ pub(crate) const DIFFERENCES: [(&str, &str, &str); 6] = [
     (
         "P5",
         "A hostile peer harms its own lane alone.",
-        "A host that lies harms its own lanes alone.",
+        "A host that lies harms its own lanes alone; it can take up to `max_lanes` lanes",
     ),
     (
         "P7",
