@@ -158,7 +158,7 @@ fn check_reports_validity_or_every_mistake() {
         }
     };
     let hosts = "listen = \"10.0.0.9:1\"\n[peers.b]\nconnect = \"10.0.0.8:1\"\n";
-    // Of the file itself, of the carrier, and of the files that it names.
+    // The file itself, then the carrier, then the files that it names.
     let routers = "[zenoh.routers]\na = \"10.0.0.7:1\"\n";
     let of_file = ["expected no `listen`", "expected no `connect`", "expected a name of its own"];
     check(&(hosts.to_owned() + routers), &of_file);
