@@ -1,6 +1,7 @@
 //! Hosts that break the protocol (P5): connections that carry no frames, random frames, and
 //! statuses that lie. Lanes to and from other hosts are not harmed.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -250,7 +251,8 @@ fn run_host_c(listener: &TcpListener, lie: Lie, stop: &AtomicBool) -> usize {
         stream.set_read_timeout(Some(Duration::from_millis(100))).expect("set");
         let _ = stream.write_all(b"tontine/1 default C A\n");
         let mut bytes = Vec::new();
-        let (mut greeted, mut rebooted) = (false, false);
+        let mut greeted = false;
+        let mut rebooted = HashSet::new();
         while !stop.load(Ordering::Relaxed) {
             let mut part = [0; 65536];
             match stream.read(&mut part) {
@@ -297,12 +299,15 @@ fn answers(
     header: &Header,
     lie: Lie,
     random: &mut SeededNumbers,
-    rebooted: &mut bool,
+    rebooted: &mut HashSet<u128>,
 ) -> Vec<Vec<u8>> {
-    *rebooted |= lie == Lie::Reboot && header.kind == FrameKind::Data;
+    // Lanes of earlier lies are left, so the host reboots once for each lane.
+    if lie == Lie::Reboot && header.kind == FrameKind::Data {
+        rebooted.insert(header.lane);
+    }
     let mut frame = Vec::new();
     if header.kind == FrameKind::Ping {
-        let instance = if *rebooted { 9 } else { 8 };
+        let instance = 8 + rebooted.len() as u128;
         let pong = Header { kind: FrameKind::Pong, lane: instance, ..*header };
         pong.write(&[], &mut frame);
         return vec![frame];
@@ -317,7 +322,8 @@ fn answers(
         Lie::Starve => (0, 0, 0),
         Lie::Unaligned => (at + 4, at, at + 12),
         Lie::Reboot => {
-            if *rebooted && header.kind == FrameKind::Hello && header.owner != 0 {
+            let begins_again = header.kind == FrameKind::Hello && header.owner != 0;
+            if begins_again && rebooted.contains(&header.lane) {
                 status.flags = tontine_remote::frame::OWNER_DIED;
             }
             (0, 0, 1 << 20)
