@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::common::{left_behind, text, tontine};
 
-/// Uid of the user *nobody*.
-const NOBODY: u32 = 65_534;
+/// An uid without privileges.
+const UNPRIVILEGED: u32 = 65_534;
 
 /// Returns the command for an unprivileged user, as a copy, because not every user may enter the
 /// build directory.
@@ -26,7 +26,7 @@ fn unprivileged(folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("TMPDIR", folder).env("HOME", folder);
     if getuid().is_root() {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
     }
     command
 }
