@@ -24,12 +24,23 @@ fn main() {
         ["router", endpoint] => router::run(router::config(endpoint)),
         ["router", endpoint, ca, certificate, key] => {
             let mut config = router::config(endpoint);
-            router::set_certificates(&mut config, [ca, certificate, key]);
+            set_certificates(&mut config, [ca, certificate, key]);
             router::run(config);
         }
         ["echo", name, peer, endpoint] => echo(name, peer, endpoint),
         _ => panic!("expected router or echo, found {arguments:?}"),
     }
+}
+
+/// Adds the files by which the router and its clients prove their names.
+fn set_certificates(config: &mut zenoh::Config, [ca, certificate, key]: [&str; 3]) {
+    let mut set = |key: &str, value: String| {
+        config.insert_json5(&format!("transport/link/tls/{key}"), &value).expect("a setting");
+    };
+    set("enable_mtls", "true".into());
+    set("root_ca_certificate", format!("{ca:?}"));
+    set("listen_certificate", format!("{certificate:?}"));
+    set("listen_private_key", format!("{key:?}"));
 }
 
 fn echo(name: &str, peer: &str, endpoint: &str) {

@@ -1,5 +1,4 @@
 //! A router of Zenoh, as a process of its own: [`run`].
-#![allow(dead_code, reason = "each program uses a part")]
 
 use std::io::Read;
 
@@ -15,17 +14,6 @@ pub(crate) fn config(endpoint: &str) -> Config {
     set("scouting/delay", "0");
     set("transport/link/tx/lease", "1000");
     config
-}
-
-/// Adds the files by which the router and its clients prove their names.
-pub(crate) fn set_certificates(config: &mut Config, [ca, certificate, key]: [&str; 3]) {
-    let mut set = |key: &str, value: String| {
-        config.insert_json5(&format!("transport/link/tls/{key}"), &value).expect("a setting");
-    };
-    set("enable_mtls", "true".into());
-    set("root_ca_certificate", format!("{ca:?}"));
-    set("listen_certificate", format!("{certificate:?}"));
-    set("listen_private_key", format!("{key:?}"));
 }
 
 /// Runs a router. Prints `ready`, and ends with the standard input.
