@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::common::{left_behind, text, tontine};
 
-/// An uid without privileges.
+/// A uid without privileges.
 const UNPRIVILEGED: u32 = 65_534;
 
 /// Returns the command for an unprivileged user, as a copy, because not every user may enter the
