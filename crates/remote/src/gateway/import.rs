@@ -143,7 +143,7 @@ impl Imports {
         let found: HashMap<SenderId, bool> =
             lanes.iter().map(|lane| (lane.sender, lane.ended)).collect();
         let gone = |key: &LaneKey, lane: &ImportLane| {
-            found.get(&key.1).is_none_or(|ended| *ended && lane.told.is_some())
+            found.get(&key.1).is_none_or(|ended| *ended && lane.reported_end.is_some())
         };
         let of_import = self.lanes.iter().filter(|(key, _)| key.0 == index);
         let over: Vec<_> =
@@ -192,7 +192,7 @@ impl Imports {
             due: None,
             interval: REPEAT,
             is_blocked: false,
-            told: None,
+            reported_end: None,
         };
         self.lanes.insert(key, added);
         let greet = LaneProgress { greet: true, ..LaneProgress::default() };
@@ -262,7 +262,7 @@ impl Imports {
             import.is_changed = true;
             return false;
         };
-        if lane.told.is_some() {
+        if lane.reported_end.is_some() {
             import.relay.hold(key.1, true);
             return false;
         }
@@ -325,7 +325,7 @@ impl Imports {
             return;
         };
         let Some(lane) = self.lanes.get_mut(&key) else { return };
-        if lane.told.is_some() {
+        if lane.reported_end.is_some() {
             let ends = frame::OWNER_DIED | frame::CLOSED | frame::REFUSED;
             if status.flags & ends != 0 {
                 carrier.send(from, &lane.machine.settled(), &[]);
@@ -352,7 +352,7 @@ impl Imports {
         let Some(lane) = self.lanes.get_mut(&key) else { return };
         let import = &mut self.mailboxes[key.0];
         tracing::warn!("a lane to {} was closed: {what}", import.name);
-        lane.told = Some(LaneState::Protocol);
+        lane.reported_end = Some(LaneState::Protocol);
         import.relay.end(key.1, RemoteEnd::Refused { errno: EPROTO });
         import.relay.hold(key.1, true);
         carrier.send(import.peer, &lane.machine.settled(), &[]);
@@ -394,7 +394,7 @@ impl Imports {
             Some(LaneEnd::Refused(errno)) => Some(RemoteEnd::Refused { errno }),
         };
         if let Some(end) = end {
-            lane.told = progress.end.map(state_of);
+            lane.reported_end = progress.end.map(state_of);
             tracing::info!("a lane to {} ended: {:?}", import.name, end);
             relay.end(sender, end);
             carrier.send(import.peer, &lane.machine.settled(), &[]);
@@ -438,7 +438,7 @@ impl Imports {
         let peer = self.mailboxes[key.0].peer;
         lane.due = None;
         // A suspected peer is asked again when it answers.
-        if lane.told.is_some() || !lane.machine.is_waiting() {
+        if lane.reported_end.is_some() || !lane.machine.is_waiting() {
             return;
         }
         lane.interval = (lane.interval * 2).min(MAX_REPEAT);
@@ -467,10 +467,10 @@ impl Imports {
             let silent = since.map(|since| now.saturating_duration_since(since));
             let limit = import.unreachable_after;
             if silent.zip(limit).is_some_and(|(silent, limit)| silent >= limit) {
-                for key in self.keys(|lane| lane.told.is_none(), Some(index)) {
+                for key in self.keys(|lane| lane.reported_end.is_none(), Some(index)) {
                     let import = &mut self.mailboxes[index];
                     if let Some(lane) = self.lanes.get_mut(&key) {
-                        lane.told = Some(LaneState::Unreachable);
+                        lane.reported_end = Some(LaneState::Unreachable);
                         import.relay.end(key.1, RemoteEnd::Unreachable);
                         import.relay.hold(key.1, true);
                         carrier.send(import.peer, &lane.machine.settled(), &[]);
@@ -509,7 +509,7 @@ impl Imports {
         detectors: &[Detector],
         now: Instant,
     ) {
-        for key in self.keys(|lane| lane.told.is_none(), None) {
+        for key in self.keys(|lane| lane.reported_end.is_none(), None) {
             let import = &mut self.mailboxes[key.0];
             if import.peer != peer {
                 continue;
@@ -558,7 +558,7 @@ impl Imports {
                 queued_bytes: relayed.read.max(lane.machine.sent()).saturating_sub(acked),
                 in_doubt_bytes: lane.machine.sent().saturating_sub(acked),
                 acked,
-                state: match lane.told {
+                state: match lane.reported_end {
                     Some(state) => state,
                     None if silent => LaneState::Suspected,
                     None if lane.machine.is_ending() => LaneState::Ending,

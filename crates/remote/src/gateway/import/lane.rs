@@ -18,8 +18,8 @@ pub(super) struct ImportLane {
     pub(super) interval: Duration,
     /// The lane is in [`Imports::blocked`].
     pub(super) is_blocked: bool,
-    /// The end that the sender was told.
-    pub(super) told: Option<LaneState>,
+    /// The end that was reported to the sender.
+    pub(super) reported_end: Option<LaneState>,
 }
 
 /// Result of [`fill`].
