@@ -169,6 +169,23 @@ impl Config {
         check::check(text)
     }
 
+    /// Returns what `--check` prints: the host, its realm, and the numbers of peers, exports and
+    /// imports.
+    pub fn summary(&self) -> String {
+        let count = |count: usize, noun: &str| match count {
+            1 => format!("1 {noun}"),
+            _ => format!("{count} {noun}s"),
+        };
+        format!(
+            "host {} of realm {} with {}, {} and {}",
+            self.name,
+            self.realm,
+            count(self.peers.len(), "peer"),
+            count(self.exports.len(), "export"),
+            count(self.imports.len(), "import"),
+        )
+    }
+
     /// Returns the peer of that name.
     pub fn host(&self, name: &str) -> Option<HostId> {
         let at = self.peers.iter().position(|peer| peer.name == name)?;

@@ -86,7 +86,7 @@ fn run(path: &Path, check: bool, plaintext: bool, log: Option<&str>) -> ExitCode
         for warning in &config.warnings {
             eprintln!("tontine-bridge-zenoh: {}: warning: {warning}", path.display());
         }
-        println!("{}: {}", path.display(), summary(&config));
+        println!("{}: valid: {}", path.display(), config.summary());
         return ExitCode::SUCCESS;
     }
     let link = match ZenohLink::open(&options) {
@@ -97,22 +97,6 @@ fn run(path: &Path, check: bool, plaintext: bool, log: Option<&str>) -> ExitCode
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failure(1, error),
     }
-}
-
-/// Returns the text of `tontine bridge --check` for a valid configuration.
-fn summary(config: &Config) -> String {
-    let count = |count: usize, noun: &str| match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}s"),
-    };
-    format!(
-        "valid: host {} of realm {} with {}, {} and {}",
-        config.name,
-        config.realm,
-        count(config.peers.len(), "peer"),
-        count(config.exports.len(), "export"),
-        count(config.imports.len(), "import"),
-    )
 }
 
 /// Returns the exit status after an error. The unit for systemd does not restart a gateway after

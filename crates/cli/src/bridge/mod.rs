@@ -60,7 +60,7 @@ fn gateway(asked: &RunGateway) -> Result<ExitCode, CommandFailure> {
         for warning in &config.warnings {
             let _ = writeln!(io::stderr(), "tontine: {}: warning: {warning}", path.display());
         }
-        print(format!("{}: {}\n", path.display(), summary(&config)).as_bytes())?;
+        print(format!("{}: valid: {}\n", path.display(), config.summary()).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     service::log_to_stderr(asked.log.as_deref()).map_err(CommandFailure::usage)?;
@@ -101,21 +101,6 @@ fn check_loopback(path: &Path, config: &Config) -> Result<(), CommandFailure> {
         )
     });
     Err(CommandFailure::usage(mistakes.collect::<Vec<_>>().join("\ntontine: ")))
-}
-
-fn summary(config: &Config) -> String {
-    let count = |count: usize, what: &str| match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    };
-    format!(
-        "valid: host {} of realm {} with {}, {} and {}",
-        config.name,
-        config.realm,
-        count(config.peers.len(), "peer"),
-        count(config.exports.len(), "export"),
-        count(config.imports.len(), "import"),
-    )
 }
 
 fn tcp_options(config: &Config, plaintext: bool) -> Result<TcpOptions, CommandFailure> {
