@@ -11,7 +11,6 @@ use tontine_remote::status::LaneDirection;
 use crate::hosts::gateways::{Host, MemoryGateways, TcpGateways};
 use crate::hosts::program::{OwnerTask, Program, Role, SenderTask, empty_log};
 use crate::hosts::{resources, until};
-use crate::run::SenderThread;
 
 const LANES: usize = 1000;
 /// Maximum resident memory of a gateway with 1,000 lanes.
@@ -124,20 +123,30 @@ fn gateway_sleeps_while_no_further_record_fits() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateways = MemoryGateways::start(folder.path(), Faults::default());
     let mut mailbox = Mailbox::bind(folder.path().join("jobs")).expect("binds");
-    let start = |id, length| {
-        let task = SenderTask::new(&folder.path().join("B-jobs"), id, u64::MAX);
-        SenderThread::start(SenderTask { length, waits: false, ..task })
+    // Records of 24 bytes, which begin at three different remainders: in one lane, 8 bytes are left,
+    // which is less than a frame begins a record with.
+    let connect = |first| {
+        let path = folder.path().join("B-jobs");
+        let mut sender = Sender::connect(path).expect("the import is bound");
+        sender.send(&vec![7; first]).expect("sent");
+        sender
     };
-    let senders = [start(1, 16), start(2, 40), start(3, 56)];
+    let mut senders = [16, 24, 32].map(connect);
     let _ = mailbox.recv().expect("the first message");
-    // Until all lanes are full.
-    let mut before = 0;
-    until("the gateway of the senders sleeps", || {
-        let turns = gateways.a.turns();
-        thread::sleep(Duration::from_millis(500));
-        std::mem::replace(&mut before, turns) + 200 > turns
-    });
-    senders.into_iter().for_each(|sender| drop(sender.finish()));
+    // Until all lanes are full, at both ends.
+    let mut moved = Instant::now();
+    while moved.elapsed() < Duration::from_secs(1) {
+        for sender in &mut senders {
+            while sender.try_send(&[7; 16]).is_ok() {
+                moved = Instant::now();
+            }
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let before = gateways.a.turns();
+    thread::sleep(Duration::from_secs(1));
+    let turns = gateways.a.turns() - before;
+    assert!(turns < 200, "{turns} turns, although nothing can be sent");
 }
 
 /// The last frame of a lane is lost, so only the receiving gateway knows it.
