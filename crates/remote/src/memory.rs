@@ -39,7 +39,7 @@ struct OneWay {
     cut: bool,
     /// Expires when the receiving end has something to do.
     timer: Arc<OwnedFd>,
-    /// The timer was set for the first frame, and not stopped since.
+    /// The timer has expired, for a frame or for space, and was not stopped since.
     is_set: bool,
     /// The timer of the sending end.
     sender: Arc<OwnedFd>,
@@ -116,6 +116,18 @@ impl MemoryLink {
     }
 }
 
+impl MemoryLink {
+    /// Returns `true` if there is space again. The timer has then expired for that, so it must be
+    /// stopped, even though no frame has set it.
+    fn take_writable(&self) -> bool {
+        let writable = std::mem::take(&mut lock(&self.sends).writable);
+        if writable {
+            lock(&self.receives).is_set = true;
+        }
+        writable
+    }
+}
+
 /// Makes a timer expire after `delay`, or stops it. A timer that has expired stays readable.
 fn set_timer(timer: &OwnedFd, delay: Option<Duration>) {
     let after = delay.map_or(Duration::ZERO, |delay| delay.max(Duration::from_nanos(1)));
@@ -184,14 +196,16 @@ impl Link for MemoryLink {
 
     fn poll(&mut self) -> Option<LinkEvent<'_>> {
         let from = HostId(0);
-        if std::mem::take(&mut lock(&self.sends).writable) {
+        if self.take_writable() {
             return Some(LinkEvent::Writable(from));
         }
         let mut direction = lock(&self.receives);
         let due = direction.frames.front().is_some_and(|frame| frame.0 <= Instant::now());
         if !due {
             direction.set_timer();
-            return None;
+            drop(direction);
+            // The timer may have expired for space that the other end has made meanwhile.
+            return self.take_writable().then_some(LinkEvent::Writable(from));
         }
         let (_, frame) = direction.frames.pop_front()?;
         direction.bytes -= frame.len();
@@ -210,5 +224,31 @@ impl Link for MemoryLink {
 
     fn carrier(&self) -> &'static str {
         "memory"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+    use crate::frame::MAX_FRAME;
+
+    fn is_readable(link: &MemoryLink) -> bool {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [PollFd::from_borrowed_fd(link.descriptor(), PollFlags::IN)];
+        poll(&mut fds, Some(&zero)).expect("poll") > 0
+    }
+
+    #[test]
+    fn descriptor_is_not_readable_after_space_was_reported() {
+        let (mut near, mut far, _) = MemoryLink::pair(Faults::default()).expect("descriptors");
+        while near.try_send(HostId(0), &mut vec![7; MAX_FRAME]) == Queued::Yes {}
+        assert!(!is_readable(&near));
+        assert!(matches!(far.poll(), Some(LinkEvent::Frame { .. })));
+        assert!(is_readable(&near));
+        assert_eq!(near.poll(), Some(LinkEvent::Writable(HostId(0))));
+        assert_eq!(near.poll(), None);
+        assert!(!is_readable(&near), "there is nothing to do");
     }
 }
