@@ -123,7 +123,7 @@ fn gateway_sleeps_while_no_further_record_fits() {
     let folder = tempfile::tempdir().expect("a folder");
     let gateways = MemoryGateways::start(folder.path(), Faults::default());
     let mut mailbox = Mailbox::bind(folder.path().join("jobs")).expect("binds");
-    // Records of 24 bytes, which begin at three different remainders: in one lane, 8 bytes are left,
+    // Records of 24 bytes, which begin at three different remainders: in one lane 8 bytes are left,
     // which is less than a frame begins a record with.
     let connect = |first| {
         let path = folder.path().join("B-jobs");
