@@ -133,21 +133,28 @@ impl Imports {
         for error in import.relay.take_errors() {
             tracing::warn!("a sender to {}: {error}", import.name);
         }
-        let lanes = import.relay.lanes();
-        import.changes = import.relay.lane_changes();
-        let known = |lane: &RelayLane| self.lanes.contains_key(&(index, lane.sender));
-        let new: Vec<RelayLane> = lanes.iter().filter(|lane| !known(lane)).copied().collect();
-        for lane in new {
-            self.add(index, lane, carrier, detectors);
+        let changes = import.relay.lane_changes();
+        let is_changed = std::mem::replace(&mut import.changes, changes) != changes;
+        if is_changed {
+            let lanes = import.relay.lanes();
+            // To read a lane whose sender broke the protocol removes it.
+            import.changes = import.relay.lane_changes();
+            for lane in lanes {
+                if !self.lanes.contains_key(&(index, lane.sender)) {
+                    self.add(index, lane, carrier, detectors);
+                }
+            }
         }
-        let found: HashMap<SenderId, bool> =
-            lanes.iter().map(|lane| (lane.sender, lane.ended)).collect();
-        let gone = |key: &LaneKey, lane: &ImportLane| {
-            found.get(&key.1).is_none_or(|ended| *ended && lane.reported_end.is_some())
-        };
-        let of_import = self.lanes.iter().filter(|(key, _)| key.0 == index);
-        let over: Vec<_> =
-            of_import.filter(|(key, lane)| gone(key, lane)).map(|(key, _)| *key).collect();
+        let relay = &mut self.mailboxes[index].relay;
+        let mut over = Vec::new();
+        for (&key, lane) in self.lanes.iter().filter(|(key, _)| key.0 == index) {
+            let is_reported = lane.reported_end.is_some();
+            if (is_changed || is_reported)
+                && relay.lane(key.1).is_none_or(|lane| lane.ended && is_reported)
+            {
+                over.push(key);
+            }
+        }
         for key in over {
             self.forget(key, carrier);
         }
