@@ -76,7 +76,7 @@ impl Size {
 
     /// Returns the number of round trips timed in one invocation if the other end must be woken.
     pub fn blocking_rounds(self) -> usize {
-        self.pick(3_000, 15_000, 1_000_000)
+        self.pick(1_000, 15_000, 1_000_000)
     }
 
     /// Returns the number of round trips timed in one invocation between containers. It is smaller,

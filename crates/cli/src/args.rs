@@ -98,7 +98,7 @@ pub(crate) const ACTOR: &str = "__actor";
 Examples:
   tontine measure                            the questions of the verdict, in
                                              under 3 minutes
-  tontine measure --quick                    the same, in about a minute
+  tontine measure --quick                    the same, in less than a minute
   tontine measure --all                      all experiments, in 14 minutes
   tontine measure round-trip                 one experiment
   tontine measure round-trip/futex liveness-check/kill-0
