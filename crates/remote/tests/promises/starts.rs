@@ -88,7 +88,7 @@ fn lane_to_unknown_export_is_refused() {
 fn messages_for_owner_that_never_accepts_come_back() {
     alone!();
     let folder = folder();
-    let _gateways = TcpGateways::start(folder.path());
+    let gateways = TcpGateways::start(folder.path());
     let mut owner = start_owner(OwnerTask { limit: 0, ..owner(folder.path()) });
     let task = SenderTask { length: 1000, ..sender(folder.path(), 100) };
     let sender = Program::start(&Role::Sender(task));
@@ -100,6 +100,9 @@ fn messages_for_owner_that_never_accepts_come_back() {
     assert_eq!(report.errno, libc::EOWNERDEAD, "{}", report.summary());
     report.check();
     assert_eq!(report.acked, 0);
+    until("the gateway forgets the lane of a sender that was notified and has ended", || {
+        gateways.status(Host::A).lanes.is_empty()
+    });
 }
 
 #[test]
