@@ -1,5 +1,5 @@
-//! Hosts that break the protocol (P5): connections that carry no frames, random frames, and
-//! statuses that lie. Lanes to and from other hosts are not harmed.
+//! Hosts and local senders that break the protocol (P5): connections that carry no frames, random
+//! frames, statuses that lie, and records that are none. Other lanes are not harmed.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -16,6 +16,7 @@ use tontine_remote::status::LaneState;
 use crate::hosts::gateways::{Host, TcpGateways, own_address};
 use crate::hosts::program::{OwnerTask, Program, Role, SenderTask, empty_log, read_log};
 use crate::hosts::{AMPLE, SeededNumbers, resources, until};
+use crate::raw;
 
 /// Port of the hostile host C, which A dials.
 const PORT_OF_C: u16 = 7448;
@@ -427,4 +428,18 @@ fn peer_with_too_many_lanes_leaves_other_peers_theirs() {
     assert_eq!((&report.error, report.acked), (&None, 100), "{}", report.summary());
     assert_eq!(of_c(), 50);
     owner.finish();
+}
+
+#[test]
+fn local_sender_that_breaks_protocol_loses_only_its_lane() {
+    alone!();
+    attack(|gateways, folder| {
+        let have = |count| {
+            [Host::A, Host::B].iter().all(|host| gateways.status(*host).lanes.len() == count)
+        };
+        let (_socket, chunk) = raw::lane(&folder.join("B-jobs"));
+        until("both gateways have the lane", || have(2));
+        chunk.put(raw::RING, raw::header(3, 12));
+        until("both gateways forget the lane", || have(1));
+    });
 }

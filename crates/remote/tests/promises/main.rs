@@ -14,6 +14,8 @@ mod deaths;
 mod hostile;
 #[path = "../hosts/mod.rs"]
 mod hosts;
+#[path = "../../../tontine/tests/raw/mod.rs"]
+mod raw;
 mod route;
 mod starts;
 mod suite;
