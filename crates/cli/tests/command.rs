@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tontine_bench::schema::Results;
 use tontine_bench::size::Size;
+use tontine_bench::stats::plan::{Components, Costs, RepetitionPlan};
 
 use common::{left_behind, text, tontine};
 
@@ -297,6 +298,25 @@ fn help_fits_80_columns_on_wide_and_narrow_terminals() {
     }
 }
 
+/// Checks that the advice for a cell is the cheapest for this precision, according to the pilot's
+/// variances and costs, which are in it.
+fn assert_planned(cell: &Value, precision: f64) {
+    let figure = |name: &str| cell[name].as_f64().expect("a number");
+    let (mean, stretch) = (figure("mean"), figure("stretch"));
+    let variance = |name: &str| (figure(name) * mean).powi(2);
+    let (within, between) = (variance("within"), variance("between"));
+    let costs = Costs {
+        iteration: figure("iteration_seconds") * stretch,
+        invocation: figure("invocation_seconds"),
+    };
+    let plan = RepetitionPlan::new(Components { mean, within, between }, costs, precision * mean);
+    let plan = plan.expect("positive costs");
+    assert_eq!(figure("iterations"), plan.iterations as f64 * stretch, "{cell}");
+    // The number is null if it is larger than any run allows.
+    let invocations = plan.invocations.map(|count| count as u64);
+    assert_eq!(cell["invocations"].as_u64(), invocations, "±{precision}: {cell}");
+}
+
 #[test]
 fn plan_prints_repetitions_and_measures_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -304,17 +324,15 @@ fn plan_prints_repetitions_and_measures_nothing() {
         let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
         tontine().args(arguments).current_dir(folder.path()).output().expect("tontine runs")
     };
-    // The requested precision is a hundred times narrower, which has a larger effect on the pilot's
-    // result than the machine's other load.
-    let [wide, narrow] = ["50", "0.5"].map(|percent| {
+    for percent in ["50", "0.5"] {
         let output = planned(&["--format", "json", "--precision", percent]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let advice: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
-        assert!(advice[0]["iterations"].as_u64() > Some(0), "{advice}");
-        // The number is null if it is larger than any run allows.
-        advice[0]["invocations"].as_u64().unwrap_or(u64::MAX)
-    });
-    assert!(narrow > wide, "±0.5 % takes {narrow} invocations, ±50 % takes {wide}");
+        let cells = advice.as_array().expect("cells");
+        assert!(!cells.is_empty(), "{advice}");
+        let precision = percent.parse::<f64>().expect("a number") / 100.0;
+        cells.iter().for_each(|cell| assert_planned(cell, precision));
+    }
     assert!(text(&planned(&[]).stdout).contains("operations × invocations"));
     assert_eq!(planned(&["--precision", "0"]).status.code(), Some(2));
     assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none(), "no file is written");
