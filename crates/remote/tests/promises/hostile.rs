@@ -1,5 +1,5 @@
 //! Hosts and local senders that break the protocol (P5): connections that carry no frames, random
-//! frames, statuses that lie, and records that are none. Other lanes are not harmed.
+//! frames, statuses that lie, and invalid records. Other lanes are not harmed.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

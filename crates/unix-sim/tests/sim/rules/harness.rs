@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::time::Duration;
 
 pub(crate) use tontine_unix::*;
@@ -122,26 +122,30 @@ pub(crate) struct Log(Arc<Notes>);
 
 #[derive(Default)]
 struct Notes {
-    count: AtomicUsize,
-    notes: [AtomicI32; 32],
+    /// Number of places that are taken.
+    taken: AtomicUsize,
+    /// [`NOTED`] with the number, or 0 if the thread that took the place has not stored it yet.
+    notes: [AtomicU64; 32],
 }
+
+const NOTED: u64 = 1 << 32;
 
 impl Log {
     /// Adds a number; may be called in a handler.
     pub(crate) fn note(&self, number: i32) {
-        let at = self.0.count.fetch_add(1, Ordering::Relaxed);
-        self.0.notes[at].store(number, Ordering::Relaxed);
+        let at = self.0.taken.fetch_add(1, Ordering::Relaxed);
+        self.0.notes[at].store(NOTED | u64::from(number as u32), Ordering::Relaxed);
     }
 
     /// Returns all logged numbers.
     pub(crate) fn all(&self) -> Vec<i32> {
-        let count = self.0.count.load(Ordering::Relaxed);
-        self.0.notes[..count].iter().map(|note| note.load(Ordering::Relaxed)).collect()
+        let notes = self.0.notes.iter().map(|note| note.load(Ordering::Relaxed));
+        notes.take_while(|note| *note != 0).map(|note| note as u32 as i32).collect()
     }
 
     /// Returns the length of the log.
     pub(crate) fn len(&self) -> usize {
-        self.0.count.load(Ordering::Relaxed)
+        self.all().len()
     }
 
     /// Returns a handler that logs the number of its signal.
