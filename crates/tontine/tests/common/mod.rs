@@ -14,13 +14,13 @@ use tontine::life::Life;
 use tontine::mailbox::{Options, Sender};
 
 /// A timeout that no successful operation reaches.
-pub const AMPLE: Duration = Duration::from_secs(20);
+pub const AMPLE: Duration = Duration::from_secs(60);
 
-/// A time just long enough for another process to reach its wait.
+/// Long enough to observe that nothing happens.
 pub const SHORT: Duration = Duration::from_millis(50);
 
 /// Maximum lifetime in seconds of a forked process, which holds even if its test fails.
-const LIMIT_S: u32 = 120;
+const LIMIT_S: u32 = 300;
 
 /// A folder, and the path of a mailbox in it.
 pub struct Place {
@@ -91,18 +91,27 @@ impl Signal {
         i32::from_ne_bytes(word)
     }
 
-    /// Like [`Signal::take`], for a word from a child. Returns `None` after `milliseconds`.
-    ///
-    /// # Panics
-    /// Panics if the child has ended.
-    pub fn take_within(&self, milliseconds: i32, pid: i32) -> Option<i32> {
+    /// Returns `true` if [`Signal::take`] would not wait.
+    pub fn is_given(&self) -> bool {
+        self.is_given_within(0)
+    }
+
+    fn is_given_within(&self, milliseconds: i32) -> bool {
         let mut ends = [libc::pollfd {
             fd: std::os::fd::AsRawFd::as_raw_fd(&self.0),
             events: libc::POLLIN,
             revents: 0,
         }];
         // SAFETY: `ends` has one entry, with an open descriptor.
-        if unsafe { libc::poll(ends.as_mut_ptr(), 1, milliseconds) } == 1 {
+        unsafe { libc::poll(ends.as_mut_ptr(), 1, milliseconds) == 1 }
+    }
+
+    /// Like [`Signal::take`], for a word from a child. Returns `None` after `milliseconds`.
+    ///
+    /// # Panics
+    /// Panics if the child has ended.
+    pub fn take_within(&self, milliseconds: i32, pid: i32) -> Option<i32> {
+        if self.is_given_within(milliseconds) {
             return Some(self.take());
         }
         let status = ended(pid);

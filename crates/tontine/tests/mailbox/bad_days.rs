@@ -3,9 +3,11 @@
 
 #![allow(unsafe_code, reason = "setuid")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::asked_back::until_asked_back;
 use crate::common::{
     AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_indefinitely,
     until,
@@ -227,17 +229,27 @@ fn closed_mailbox_ends_blocked_send() {
         let mut sender =
             Options::new().wait_strategy(waiting).connect(&place.path).expect("connects");
         mailbox.try_recv().expect_err("no message yet");
-        let sending = thread::spawn(move || {
-            loop {
-                if let Err(error) = sender.send(&[1; 500]) {
-                    return (error, sender.take_unread().expect("closed").len());
+        let sent = AtomicUsize::new(0);
+        let (error, unread) = thread::scope(|threads| {
+            let sending = threads.spawn(|| {
+                loop {
+                    if let Err(error) = sender.send(&[1; 500]) {
+                        return (error, sender.take_unread().expect("closed").len());
+                    }
+                    sent.fetch_add(1, Ordering::Relaxed);
                 }
-            }
+            });
+            let _ = mailbox.recv_timeout(AMPLE).expect("a message");
+            // A sender that spins does not sleep, so the test waits until it sends nothing more.
+            let mut before = 0;
+            until("the lane is full", || {
+                thread::sleep(Duration::from_millis(10));
+                let now = sent.load(Ordering::Relaxed);
+                std::mem::replace(&mut before, now) == now && now > 5
+            });
+            mailbox.close();
+            sending.join().expect("the thread ends")
         });
-        let _ = mailbox.recv_timeout(AMPLE).expect("a message");
-        thread::sleep(SHORT);
-        mailbox.close();
-        let (error, unread) = sending.join().expect("the thread ends");
         assert_eq!(error.errno(), libc::EPIPE, "{error}");
         assert!(unread > 3, "{unread}");
     }
@@ -265,6 +277,7 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
     let place = place();
     for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
         let path = place.path.clone();
+        let (asked, stopped) = (Signal::new(), Signal::new());
         let reader = fork(|| {
             let options = Options::new().shrink_after(Duration::from_millis(10));
             let mut mailbox = options.bind(&path).expect("binds");
@@ -272,7 +285,12 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
                 let _ = mailbox.recv().expect("a message");
             }
             mailbox.ack();
-            let _ = mailbox.recv_timeout(Duration::from_millis(200));
+            while !asked.is_given() {
+                let nothing = mailbox.recv_timeout(Duration::from_millis(5));
+                assert_eq!(nothing.expect_err("no message yet"), Error::TimedOut);
+            }
+            asked.take();
+            stopped.give(0);
             sleep_indefinitely();
         });
         let mut sender = connect(&Options::new().on_death(on_death), &place.path);
@@ -280,7 +298,9 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
             sender.send(&[1; 1000]).expect("sent");
         }
         sender.wait_acked(Some(AMPLE)).expect("read");
-        thread::sleep(Duration::from_millis(400));
+        until_asked_back();
+        asked.give(0);
+        stopped.take();
         sender.send(b"first").expect("sent, in the small chunk");
         assert_eq!(sender.take_unread().expect_err("the receiver lives"), Error::WouldBlock);
         sender.send(b"second").expect("sent");

@@ -1,14 +1,11 @@
 //! The capacity of a lane: whose cap applies, and when it is known.
 
 use std::thread;
-use std::time::Duration;
 
-use crate::common::{AMPLE, place, until};
+use crate::common::{AMPLE, SHORT, place, until};
+use crate::task::until_others_sleep;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
-
-/// Longer than a scan, shorter than any timeout.
-const SHORT: Duration = Duration::from_millis(50);
 
 /// Returns the maximum length in a refusal, and the pid of the process that set it.
 fn limit(error: &Error) -> (u64, Option<u32>) {
@@ -68,7 +65,9 @@ fn blocked_send_fails_once_receiver_cap_is_known() {
         assert_eq!(sender.try_send(&[7; 20_000]), Err(Error::WouldBlock));
         thread::scope(|scope| {
             let sending = scope.spawn(|| sender.send_timeout(&[7; 20_000], AMPLE));
-            thread::sleep(SHORT);
+            if waiting == WaitStrategy::Sleep {
+                until_others_sleep();
+            }
             mailbox.try_recv().expect_err("no message yet");
             let error = sending.join().expect("no panic").expect_err("beyond the cap");
             assert_eq!(limit(&error).1, Some(std::process::id()));
@@ -102,7 +101,7 @@ fn large_message_waits_for_welcome_small_does_not() {
     assert!(sent > 200, "{sent} records of 16 bytes in 4 KiB");
     thread::scope(|scope| {
         let sending = scope.spawn(|| sender.send_timeout(&large, AMPLE));
-        thread::sleep(SHORT);
+        until_others_sleep();
         assert!(!sending.is_finished(), "the lane is not accepted yet");
         for _ in 0..sent {
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::common::{AMPLE, connect, fork, kill, place, reap, signal, sleep_indefinitely, until};
+use crate::common::{
+    AMPLE, SHORT, Signal, connect, fork, kill, place, reap, signal, sleep_indefinitely, until,
+};
+use crate::task::Task;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
@@ -64,7 +67,7 @@ fn stopped_receiver_is_alive_and_sends_time_out() {
     let stopped = unsafe { libc::waitpid(reader, &raw mut status, libc::WUNTRACED) };
     assert_eq!(stopped, reader);
     fill(&mut sender);
-    let error = sender.send_timeout(&[1; 100], Duration::from_millis(50)).expect_err("full");
+    let error = sender.send_timeout(&[1; 100], SHORT).expect_err("full");
     assert_eq!(error, Error::TimedOut);
     signal(reader, libc::SIGCONT);
     sender.send_timeout(&[1; 100], AMPLE).expect("the reader still reads");
@@ -76,24 +79,28 @@ fn killed_receiver_is_dead_though_child_is_connected() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(1 << 16);
-    let (path, theirs) = (place.path.clone(), options.clone());
+    let (path, theirs, connected) = (place.path.clone(), options.clone(), Signal::new());
     let reader = fork(|| {
         let mut mailbox = theirs.bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
-        fork(|| thread::sleep(Duration::from_secs(5)));
+        connected.give(fork(sleep_indefinitely));
         sleep_indefinitely();
     });
     let mut sender = connect(&options, &place.path);
     sender.send(b"go").expect("sent");
     until("the lane is welcomed", || sender.peer().is_some() || sender.service().is_err());
+    let child = connected.take();
     fill(&mut sender);
+    let sending = Task::current();
     let killing = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(100));
+        sending.until_asleep();
         kill(reader);
     });
     let error = sender.send_timeout(&[1; 100], AMPLE).expect_err("the reader has ended");
     assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
     killing.join().expect("killed");
+    // SAFETY: the receiver started this process, which no process of the test reaps.
+    unsafe { libc::kill(child, libc::SIGKILL) };
 }
 
 #[test]
@@ -125,7 +132,7 @@ fn killed_ends_leave_only_name_for_next_owner() {
     // suffix.
     assert_eq!(left, ["mailbox", "mailbox.lock", "mailbox.sent"]);
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("no message is left");
+    let nothing = mailbox.recv_timeout(SHORT).expect_err("no message is left");
     assert_eq!(nothing, Error::TimedOut);
 }
 

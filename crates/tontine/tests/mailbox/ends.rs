@@ -1,35 +1,20 @@
 //! Results of a sender's calls when its receiver ends, closes or restarts.
 
-#![allow(unsafe_code, reason = "processor time, users and the end of a process")]
+#![allow(unsafe_code, reason = "the end of a process")]
 
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
+use crate::asked_back::until_asked_back;
+use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, reap, until};
+use crate::task::Task;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
-
-/// Longer than a scan, shorter than any timeout.
-const SHORT: Duration = Duration::from_millis(50);
 
 fn sleep_indefinitely() -> ! {
     loop {
         thread::park();
     }
-}
-
-/// Returns the processor time of this process.
-fn used() -> Duration {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is writable and has only numbers, for which zero is valid.
-    let usage = unsafe {
-        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()), 0);
-        usage.assume_init()
-    };
-    let of = |time: libc::timeval| {
-        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
-    };
-    of(usage.ru_utime) + of(usage.ru_stime)
 }
 
 /// Regression: the size of a record was computed without an overflow check: a reservation of almost
@@ -89,13 +74,14 @@ fn reservation_in_requested_chunk_is_sent_whole() {
     alone!();
     let place = place();
     let path = place.path.clone();
+    let go = Signal::new();
     let reader = fork(|| {
-        let options = Options::new().shrink_after(Duration::from_millis(100));
+        let options = Options::new().shrink_after(Duration::from_millis(1));
         let mut mailbox = options.bind(&path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
-        let _ = mailbox.recv_timeout(Duration::from_millis(400));
-        sleep_indefinitely();
+        go.take();
+        let _ = mailbox.recv().expect("no message");
     });
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut sender = connect(&options, &place.path);
@@ -104,7 +90,8 @@ fn reservation_in_requested_chunk_is_sent_whole() {
     let written: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
     let mut room = sender.reserve(written.len()).expect("space is free");
     room.copy_from_slice(&written);
-    thread::sleep(Duration::from_millis(700));
+    go.give(0);
+    until_asked_back();
     kill(reader);
     room.commit().expect("the lane waits for a successor");
     let mut mailbox = Mailbox::bind(&place.path).expect("a free address");
@@ -179,6 +166,19 @@ fn wait_acked_succeeds_if_all_was_read_before_end() {
     assert_eq!(sender.wait_acked(None).expect_err("one message is unread").errno(), libc::EPIPE);
 }
 
+/// Repeats `wait` until the parent gives a word.
+fn until_given(signal: &Signal, mut wait: impl FnMut()) {
+    while !signal.is_given() {
+        wait();
+    }
+}
+
+/// Asserts that a process that waits in several calls sleeps again and again. A process that uses a
+/// processor does not sleep at all.
+fn sleeps_while_it_waits(child: i32) {
+    (0..20).for_each(|_| Task::main_of(child).until_asleep());
+}
+
 /// Regression: a WELCOME that did not fit into the sender's descriptor table left its socket
 /// readable, so that a sender waiting for space used a whole processor.
 #[test]
@@ -188,8 +188,7 @@ fn sender_without_free_descriptor_sleeps() {
     let place = place();
     let path = place.path.clone();
     let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
-    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let (full, go) = (Signal::new(), Signal::new());
     let child = fork(|| {
         let mut sender =
             Options::new().wait_strategy(WaitStrategy::Sleep).connect(&path).expect("connects");
@@ -200,33 +199,35 @@ fn sender_without_free_descriptor_sleeps() {
         while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
             held.push(copy);
         }
-        std::io::Write::write_all(&mut tell, &[1]).expect("notified");
-        std::io::Read::read_exact(&mut go, &mut [0]).expect("notified");
-        let before = used();
-        let waited = sender.send_timeout(&[7; 100_000], Duration::from_secs(1));
-        assert_eq!(waited, Err(Error::TimedOut));
-        let used = used() - before;
-        assert!(used < Duration::from_millis(300), "{used:?} of processor time in one second");
+        full.give(0);
+        go.take();
+        until_given(&go, || {
+            let waited = sender.send_timeout(&[7; 100_000], Duration::from_millis(100));
+            assert_eq!(waited, Err(Error::TimedOut));
+        });
         drop(held);
         sender.send_timeout(&[7; 100_000], AMPLE).expect("sent");
     });
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("the table is full");
+    full.take();
     until("the lane is accepted", || {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
-    std::io::Write::write_all(&mut ready, &[1]).expect("notified");
+    go.give(0);
+    sleeps_while_it_waits(child);
+    go.give(0);
     assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), 100_000);
     assert_eq!(reap(child), 0);
 }
 
-/// Waiting for a stopped or slow receiver uses no more processor time than the spin time.
+/// A sender that waits for a stopped or slow receiver sleeps after the spin time.
 #[test]
 fn sender_without_free_space_sleeps() {
     alone!();
     let place = place();
     let mut mailbox = Options::new().lane_cap(8192).bind(&place.path).expect("binds");
     let path = place.path.clone();
+    let (full, go) = (Signal::new(), Signal::new());
     let child = fork(|| {
         let mut sender = connect(&Options::new(), &path);
         let waited = loop {
@@ -235,17 +236,28 @@ fn sender_without_free_space_sleeps() {
             }
         };
         assert_eq!(waited, Error::TimedOut);
-        let before = used();
-        assert_eq!(sender.send_timeout(&[7; 100], Duration::from_secs(1)), Err(Error::TimedOut));
-        let waited = sender.wait_acked(Some(Duration::from_secs(1)));
-        assert_eq!(waited, Err(Error::TimedOut));
-        let used = used() - before;
-        assert!(used < Duration::from_millis(300), "{used:?} of processor time in two seconds");
+        for waits in [
+            |sender: &mut Sender, time| sender.send_timeout(&[7; 100], time),
+            |sender: &mut Sender, time| sender.wait_acked(Some(time)),
+        ] {
+            full.give(0);
+            go.take();
+            until_given(&go, || {
+                assert_eq!(waits(&mut sender, Duration::from_millis(100)), Err(Error::TimedOut));
+            });
+            go.take();
+        }
     });
     until("the lane is accepted", || {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
+    for _ in 0..2 {
+        full.take();
+        go.give(0);
+        sleeps_while_it_waits(child);
+        go.give(0);
+    }
     assert_eq!(reap(child), 0);
 }
 

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::asked_back::until_asked_back;
 use crate::common::{AMPLE, connect, fork, kill, place, until};
 use tontine::mailbox::{Mailbox, OnDeath, Options};
 
@@ -27,10 +28,22 @@ fn own_pid() -> i32 {
 }
 
 #[test]
+fn memory_is_returned_after_large_messages() {
+    alone!();
+    memory_is_returned_after(48);
+}
+
+#[test]
+#[ignore = "takes long: a gibibyte of messages"]
 fn memory_is_returned_after_gibibyte_of_messages() {
     alone!();
+    memory_is_returned_after(1024);
+}
+
+/// Sends this number of messages of 1 MiB before any is received, then checks that both ends return
+/// the memory.
+fn memory_is_returned_after(pieces: usize) {
     const PIECE: usize = 1 << 20;
-    const PIECES: usize = 1024;
     let place = place();
     let path = place.path.clone();
     let options = || {
@@ -45,14 +58,12 @@ fn memory_is_returned_after_gibibyte_of_messages() {
         let mut sender = connect(&options(), &path);
         let piece = vec![5; PIECE];
         std::io::Read::read_exact(&mut go, &mut [0]).expect("accepted");
-        for _ in 0..PIECES {
+        for _ in 0..pieces {
             sender.try_send(&piece).expect("the lane grows");
         }
         std::io::Write::write_all(&mut tell, &[1]).expect("notified");
         sender.wait_acked(Some(AMPLE)).expect("read");
-        // The sleep is long enough for the receiver to request memory back. One more message
-        // follows.
-        thread::sleep(Duration::from_millis(300));
+        until_asked_back();
         sender.send(b"small").expect("sent");
         std::io::Write::write_all(&mut tell, &[2]).expect("notified");
         loop {
@@ -67,8 +78,8 @@ fn memory_is_returned_after_gibibyte_of_messages() {
     let (ours, theirs) = (resident(own_pid(), "tontine-chunk"), resident(child, "tontine-chunk"));
     std::io::Write::write_all(&mut ready, &[1]).expect("notified");
     std::io::Read::read_exact(&mut told, &mut [0]).expect("all messages are sent");
-    assert!(resident(child, "tontine-chunk") > PIECES as u64 * PIECE as u64, "it was there");
-    for _ in 0..PIECES {
+    assert!(resident(child, "tontine-chunk") > pieces as u64 * PIECE as u64, "it was there");
+    for _ in 0..pieces {
         assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), PIECE);
     }
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");

@@ -4,20 +4,19 @@
 #![allow(unsafe_code, reason = "fork and exec")]
 
 use crate::common;
-use std::thread;
-use std::time::Instant;
 
 use crate::common::{
     AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_indefinitely,
     until,
 };
+use crate::task::Task;
 use tontine::Error;
 use tontine::heap;
 use tontine::heap::shared::Heap;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
 fn exec_sleep() {
-    let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
+    let arguments = [c"sleep".as_ptr(), c"300".as_ptr(), std::ptr::null()];
     // SAFETY: the strings are terminated, and the list ends in a null pointer.
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
 }
@@ -213,9 +212,10 @@ fn heap_handles_in_forked_child_change_nothing() {
     assert_eq!((report.in_use(), report.faults.len()), (0, 0), "{report}");
 }
 
-/// Starts a receiver with a forked child that keeps its connections, its listener or both.
+/// Starts a receiver with a forked child that keeps its connections, its listener or both. The
+/// receiver ends once the sender waits for space.
 fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce()) -> (i32, i32) {
-    let told = Signal::new();
+    let (told, connected, sending) = (Signal::new(), Signal::new(), Task::current());
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
@@ -226,27 +226,21 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
         mailbox.ack();
         let child = fork(sleep_indefinitely);
         told.give(child);
-        thread::sleep(SHORT);
+        connected.take();
+        sending.until_asleep();
         end();
     });
     assert_eq!(told.take(), 0);
-    let mut sender = None;
-    if receives > 0 {
-        let mut first = Sender::connect(&place.path).expect("connects");
-        (0..receives).for_each(|_| first.send(b"x").expect("sent"));
-        sender = Some(first);
-    }
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    (0..receives).for_each(|_| sender.send(b"x").expect("sent"));
     let child = told.take();
-    // The sender is blocked, or is about to block.
-    let mut sender = sender.unwrap_or_else(|| Sender::connect(&place.path).expect("connects"));
-    let started = Instant::now();
+    connected.give(0);
     let error = loop {
         if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
             break error;
         }
     };
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
-    assert!(started.elapsed() < AMPLE / 2, "{:?}", started.elapsed());
     (reader, child)
 }
 

@@ -69,7 +69,7 @@ fn each_of_many_waits_is_notified() {
             assert_eq!(mailbox.arm(), Ok(false), "messages have arrived");
         } else {
             let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
-            let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
+            let ample = Timespec { tv_sec: 60, tv_nsec: 0 };
             assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification in wait {round}");
         }
         for _ in 0..ringing.len() * (round % 4 + 1) {
@@ -91,7 +91,7 @@ fn each_wait_of_partly_read_mailbox_is_an_edge() {
     let edges = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
     let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
     epoll::add(&edges, &mailbox, epoll::EventData::new_u64(0), flags).expect("added");
-    let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
+    let ample = Timespec { tv_sec: 60, tv_nsec: 0 };
     for round in 0..1000 {
         assert_eq!(mailbox.arm(), Ok(true), "all messages were received");
         sender.send(b"ring").expect("sent");
@@ -116,7 +116,7 @@ fn message_after_empty_chunks_wakes_receiver() {
     leave_empty_chunks(&mut sender);
     sender.send(b"behind them").expect("sent");
     let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
-    let ample = Timespec { tv_sec: 20, tv_nsec: 0 };
+    let ample = Timespec { tv_sec: 60, tv_nsec: 0 };
     assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification");
     let none = mailbox.recv_timeout(Duration::ZERO).map(|message| message.to_vec());
     assert_eq!(none, Ok(b"behind them".to_vec()));
@@ -232,7 +232,7 @@ fn chunk_mapping_is_retried_after_memory_shortage() {
     limit_address_space(receiver, (pages + 192) * 4096);
     sender.send(&[7; 400_000]).expect("sent");
     let error =
-        sender.wait_acked(Some(Duration::from_millis(300))).expect_err("no memory for the chunk");
+        sender.wait_acked(Some(Duration::from_millis(100))).expect_err("no memory for the chunk");
     assert_eq!(error, Error::TimedOut);
     limit_address_space(receiver, libc::RLIM_INFINITY);
     sender.wait_acked(Some(AMPLE)).expect("the retry succeeds");

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::child::{Child, Pipe, eventually};
+use crate::task::Task;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Signal;
 use tontine::life::{Life, Watch};
@@ -281,7 +282,8 @@ fn life_on_anchor_thread_outlives_main_thread() {
         });
         let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
         child.pipe.send_byte(1);
-        thread::sleep(Duration::from_millis(100));
+        let main = Task::main_of(child.pid().as_raw_nonzero().get());
+        assert!(eventually(|| main.has_ended()));
         assert!(watch.is_alive() && child.is_running());
         child.kill();
         assert!(!watch.is_alive());
@@ -312,7 +314,6 @@ fn register_after_main_thread_exit_creates_life() {
             });
         });
         let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
-        thread::sleep(Duration::from_millis(20));
         assert!(watch.is_alive(), "registers first: {registers_first}");
         child.kill();
         assert!(!watch.is_alive());

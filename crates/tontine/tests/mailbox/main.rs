@@ -6,6 +6,7 @@
 #[path = "../alone/mod.rs"]
 mod alone;
 mod addresses;
+mod asked_back;
 mod asynchronous;
 mod bad_days;
 mod caps;
@@ -38,3 +39,5 @@ mod reservation;
 mod room;
 mod shortage;
 mod succession;
+#[path = "../task/mod.rs"]
+mod task;

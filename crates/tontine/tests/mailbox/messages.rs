@@ -242,11 +242,10 @@ fn sender_that_ends_leaves_sent_messages() {
         assert_eq!(*message, number.to_le_bytes());
         assert_eq!(message.peer().pid, u32::try_from(child).ok());
     }
-    assert_eq!(
-        mailbox.recv_timeout(Duration::from_millis(50)).expect_err("no message is left"),
-        Error::TimedOut
-    );
-    assert_eq!(mailbox.sender_count(), 0, "the lane is removed");
+    until("the lane is removed", || {
+        assert_eq!(mailbox.try_recv().expect_err("no message is left"), Error::WouldBlock);
+        mailbox.sender_count() == 0
+    });
 }
 
 #[test]
@@ -391,7 +390,7 @@ fn poll_and_arm_report_pending_messages() {
     while expected < 100_u32 {
         if mailbox.arm().expect("arms") {
             let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
-            let ready = poll(&mut polled, Some(&Timespec { tv_sec: 20, tv_nsec: 0 }));
+            let ready = poll(&mut polled, Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
             assert_eq!(ready, Ok(1), "message {expected} was not announced");
         }
         loop {

@@ -12,14 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{AMPLE, connect, fork, place, reap, until};
+use crate::task::Task;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 const NAMESPACES: i32 = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWNET;
-
-/// Timeout in seconds of a process in a container.
-const LIMIT_S: u32 = 60;
 
 /// Moves this process into new namespaces.
 fn unshare() -> std::io::Result<()> {
@@ -67,8 +65,6 @@ impl Container {
         let outer = fork(|| {
             unshare().expect("the call succeeded before");
             let inner = fork(|| {
-                // SAFETY: `alarm` only sets a timer.
-                unsafe { libc::alarm(LIMIT_S) };
                 assert_eq!(std::process::id(), 1, "a PID namespace of its own");
                 body();
             });
@@ -239,7 +235,7 @@ fn one_passed_descriptor_suffices_between_containers() {
     });
     hear(&mut told);
     hear(&mut told);
-    thread::sleep(Duration::from_millis(50));
+    Task::main_of(sender.inner).until_asleep();
     reader.kill();
     hear(&mut told);
     sender.wait();

@@ -126,14 +126,14 @@ fn further_sends_to_sleeping_receiver_make_no_system_call() {
 ///
 /// The receiver checks for connections after 65,536 messages or some milliseconds, and makes no
 /// system call between two such checks. On a busy machine those milliseconds may pass at any
-/// message, so only one of several attempts must be free of a check.
+/// message, so only one of many attempts must be free of a check.
 fn once_without_system_call(work: impl Fn(&mut Mailbox, &mut Sender)) {
-    let statuses: Vec<i32> = (0..20).map(|_| without_system_calls(&work)).collect();
-    assert!(statuses.contains(&0), "killed for a system call, or failed: {statuses:?}");
-    let others = statuses.iter().filter(|&&status| status != 0);
-    for status in others {
-        assert_eq!(libc::WTERMSIG(*status), libc::SIGSYS, "{statuses:?}");
-    }
+    let is_free = (0..500).any(|_| {
+        let status = without_system_calls(&work);
+        assert!(status == 0 || libc::WTERMSIG(status) == libc::SIGSYS, "failed: {status:#x}");
+        status == 0
+    });
+    assert!(is_free, "each attempt was killed for a system call");
 }
 
 fn without_system_calls(work: impl Fn(&mut Mailbox, &mut Sender)) -> i32 {

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, sleep_indefinitely, until};
-use crate::relay::{ReadRecord, lane, message, read, relay};
+use crate::relay::{ReadRecord, is_notified_before_next_look, lane, message, read, relay};
+use crate::task::until_others_sleep;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, RemoteEnd, Sender};
 
@@ -158,7 +159,7 @@ fn blocked_sender_resumes_when_relay_comes() {
         sender.send_timeout(&message(sent), AMPLE).expect("space");
         sender
     });
-    thread::sleep(SHORT);
+    until_others_sleep();
     assert!(!blocked.is_finished());
     let mut relay = relay(&place.path);
     let id = lane(&mut relay).sender;
@@ -250,20 +251,22 @@ fn latched_end_precedes_death_of_relay() {
 #[test]
 fn latched_end_wakes_blocked_sender() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    sender.send(b"one").expect("sent");
-    let id = lane(&mut relay).sender;
-    let waiting = thread::spawn(move || {
-        let begun = Instant::now();
-        (sender.wait_acked(None).expect_err("the lane ends"), begun.elapsed())
+    is_notified_before_next_look(|| {
+        let place = place();
+        let mut relay = relay(&place.path);
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.send(b"one").expect("sent");
+        let id = lane(&mut relay).sender;
+        let waiting = thread::spawn(move || {
+            let begun = Instant::now();
+            (sender.wait_acked(None).expect_err("the lane ends"), begun.elapsed())
+        });
+        until_others_sleep();
+        relay.end(id, RemoteEnd::Closed);
+        let (error, waited) = waiting.join().expect("woken");
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+        waited
     });
-    thread::sleep(SHORT);
-    relay.end(id, RemoteEnd::Closed);
-    let (error, waited) = waiting.join().expect("woken");
-    assert!(matches!(error, Error::Closed { .. }), "{error}");
-    assert!(waited < Duration::from_millis(450), "{waited:?}");
 }
 
 #[test]

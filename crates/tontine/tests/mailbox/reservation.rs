@@ -4,23 +4,25 @@
 #![allow(unsafe_code, reason = "fork")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, Place, connect, fork, kill, place, reap, until};
+use crate::asked_back::until_asked_back;
+use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, reap, until};
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
-/// Idle time after which the receiver of [`idle_reader`] requests memory.
-const IDLE: Duration = Duration::from_millis(300);
-
-/// Starts a receiver that soon requests a large chunk, and a sender whose lane has one.
-fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
-    let path = place.path.clone();
-    let reader = fork(move || {
-        let mut mailbox = Options::new().shrink_after(IDLE).bind(&path).expect("binds");
-        loop {
+/// Starts a receiver that requests a large chunk once it is told to, and a sender whose lane has
+/// one.
+fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Signal, Sender) {
+    let (path, go) = (place.path.clone(), Signal::new());
+    let reader = fork(|| {
+        let options = Options::new().shrink_after(Duration::from_millis(1));
+        let mut mailbox = options.bind(&path).expect("binds");
+        for _ in 0..2 {
             let _ = mailbox.recv().expect("a message");
+            mailbox.ack();
         }
+        go.take();
+        let _ = mailbox.recv().expect("no message");
     });
     let mut sender = connect(&Options::new().on_death(on_death), &place.path);
     sender.send(b"first").expect("sent");
@@ -29,7 +31,7 @@ fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Sender) {
     large.fill(1);
     large.commit().expect("sent");
     sender.wait_acked(Some(AMPLE)).expect("read");
-    (reader, sender)
+    (reader, go, sender)
 }
 
 /// Regression: an idle receiver requested the large chunk and died. `commit`, which saw the death,
@@ -40,10 +42,11 @@ fn chunk_with_reservation_is_not_returned() {
     alone!();
     for length in [200_000, 100] {
         let place = place();
-        let (reader, mut sender) = idle_reader(&place, OnDeath::WaitForSuccessor);
+        let (reader, go, mut sender) = idle_reader(&place, OnDeath::WaitForSuccessor);
         let mut reserved = sender.reserve(length).expect("space is free");
         reserved.fill(7);
-        thread::sleep(4 * IDLE);
+        go.give(0);
+        until_asked_back();
         kill(reader);
         reserved.commit().expect("kept for the successor");
         let mut successor = Mailbox::bind(&place.path).expect("a free address");
@@ -59,10 +62,11 @@ fn chunk_with_reservation_is_not_returned() {
 fn commit_to_dead_receiver_fails() {
     alone!();
     let place = place();
-    let (reader, mut sender) = idle_reader(&place, OnDeath::Fail);
+    let (reader, go, mut sender) = idle_reader(&place, OnDeath::Fail);
     let mut reserved = sender.reserve(200_000).expect("space is free");
     reserved.fill(7);
-    thread::sleep(4 * IDLE);
+    go.give(0);
+    until_asked_back();
     kill(reader);
     let error = reserved.commit().expect_err("the peer has died");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");

@@ -40,7 +40,7 @@ fn armed_sender_is_notified_of_space() {
         let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     }
     mailbox.try_recv().expect_err("all messages were received");
-    assert!(is_notified(&sender, 20), "space was freed without a notification");
+    assert!(is_notified(&sender, 60), "space was freed without a notification");
     assert_eq!(sender.arm(100), Ok(false), "the lane has space");
     sender.try_send(&[7; 100]).expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), [7; 100]);

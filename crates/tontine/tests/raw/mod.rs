@@ -172,7 +172,7 @@ pub fn pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(domain, kind, SocketFlags::CLOEXEC, None).expect("socketpair")
 }
 
-/// Connects to a mailbox. Later reads of the socket time out quickly.
+/// Connects to a mailbox. Later reads of the socket time out.
 pub fn dial(path: &Path) -> OwnedFd {
     let socket = socket();
     rustix::net::connect(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("connect");
@@ -206,7 +206,7 @@ pub fn accept(listener: &OwnedFd) -> OwnedFd {
 }
 
 fn patient(socket: &OwnedFd) {
-    let limit = Some(Duration::from_secs(10));
+    let limit = Some(Duration::from_secs(60));
     sockopt::set_socket_timeout(socket, Timeout::Recv, limit).expect("SO_RCVTIMEO");
 }
 
@@ -246,6 +246,12 @@ pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
     }
     let kind = bytes.first_chunk().map_or(0, |kind| u32::from_le_bytes(*kind));
     (if length == 0 { 0 } else { kind }, bytes[..length].to_vec(), fds)
+}
+
+/// Returns `true` if the next [`receive`] does not wait.
+pub fn is_readable(socket: &OwnedFd) -> bool {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    rustix::net::recv(socket, &mut [0; 1], flags) != Err(rustix::io::Errno::AGAIN)
 }
 
 /// Returns the error number of a `REFUSED`.
