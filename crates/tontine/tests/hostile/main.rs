@@ -14,3 +14,5 @@ mod queues;
 mod raw;
 mod receivers;
 mod senders;
+#[path = "../task/mod.rs"]
+mod task;
