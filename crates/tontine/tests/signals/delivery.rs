@@ -15,6 +15,7 @@ use tontine::signal::{self, Blocked, Signal, SignalChannel, SignalError, SignalI
 
 use crate::child::Child;
 use crate::shared::*;
+use crate::task::{Task, until_others_sleep};
 
 fn next(channel: &SignalChannel<'_>) -> SignalInfo {
     channel.recv_timeout(LONG).expect("no error").expect("a signal")
@@ -74,10 +75,10 @@ fn drop_waits_for_delivery_and_keeps_other_signals_pending() {
         let blocked = Blocked::new([Signal::TERM, realtime(0)]).expect("blocked");
         let (say, said) = mpsc::channel();
         let done = Arc::new(AtomicU32::new(0));
-        let its_done = Arc::clone(&done);
+        let (its_done, dropping) = (Arc::clone(&done), Task::current());
         let slow = move |_: SignalInfo| {
             say.send(()).expect("sent");
-            std::thread::sleep(SHORT * 4);
+            dropping.until_asleep();
             its_done.fetch_add(1, Ordering::Relaxed);
         };
         let thread = blocked.thread(slow).expect("a thread");
@@ -200,7 +201,7 @@ fn full_channel_takes_only_standard_signals() {
             for value in 0..SENT {
                 queue(own_pid(), signal, value);
             }
-            std::thread::sleep(SHORT);
+            until_others_sleep();
             assert!(
                 is_in(mask("ShdPnd"), signal),
                 "the channel took a signal without space for it"
@@ -235,7 +236,7 @@ fn full_channel_can_be_dropped() {
             let blocked = Blocked::new(set).expect("blocked");
             let channel = blocked.channel(1).expect("a thread");
             (0..5).for_each(|value| queue(own_pid(), realtime(0), value));
-            std::thread::sleep(SHORT);
+            until_others_sleep();
             drop(channel);
             assert_eq!(blocked.discard(), Ok(4));
         }
@@ -307,7 +308,7 @@ fn full_mailbox_does_not_delay_drop() {
         let thread = blocked.mailbox(sender, undelivered).expect("a thread");
         (0..1000).for_each(|value| queue(own_pid(), realtime(0), value));
         let pending = || is_in(mask("ShdPnd"), realtime(0));
-        std::thread::sleep(SHORT);
+        until_others_sleep();
         assert!(
             pending() && said.try_recv().is_err(),
             "one signal waits in the channel, and the rest in the kernel"

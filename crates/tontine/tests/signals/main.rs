@@ -11,3 +11,5 @@ mod delivery;
 mod handlers;
 mod shared;
 mod taken;
+#[path = "../task/mod.rs"]
+mod task;
