@@ -364,7 +364,7 @@ fn blocks_are_recovered_when_owner_calls_exec() {
             heap.alloc(len).map(std::mem::forget).expect("space is free");
         }
         std::mem::forget(heap);
-        panic!("{}", Command::new("sleep").arg("60").exec());
+        panic!("{}", Command::new("sleep").arg("300").exec());
     });
     let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     until("the other program runs", || name().trim() == "sleep");
@@ -519,7 +519,7 @@ fn file_of_silent_file_system_is_refused_promptly() {
     std::fs::write(&place, b"").expect("written");
     let child = fork(|| {
         // SAFETY: `alarm` only sets a timer, which ends a hanging child.
-        unsafe { libc::alarm(20) };
+        unsafe { libc::alarm(60) };
         let Some(file) = file_of_silent_file_system(&place) else {
             // SAFETY: `_exit` only ends the process.
             unsafe { libc::_exit(NOT_PERMITTED) }

@@ -15,14 +15,17 @@ const ROUNDS: u64 = 30;
 const SLABS: usize = 6;
 const SLAB: usize = 64 << 10;
 const ROUND: Duration = Duration::from_millis(40);
+/// Number of writes after which most heaps have faults.
+const WRITES: u64 = 20_000;
 /// Timeout in seconds. SIGALRM kills a process that exceeds it.
-const LIMIT_S: u32 = 20;
+const LIMIT_S: u32 = 60;
 
 /// The header word with the canary setting.
 const CANARIES: u64 = 3;
 
-/// Writes arbitrary and almost valid values into all tables and words, indefinitely.
-fn spoil(heap: &Heap, random: &mut Random) -> ! {
+/// Writes arbitrary and almost valid values into all tables and words, indefinitely. Gives `enough`
+/// after [`WRITES`] writes.
+fn spoil(heap: &Heap, random: &mut Random, enough: &Signal) -> ! {
     // SAFETY: this is a separate mapping of the inherited descriptor, accessed only through
     // atomics.
     let words = unsafe {
@@ -35,7 +38,10 @@ fn spoil(heap: &Heap, random: &mut Random) -> ! {
         std::slice::from_raw_parts(base.cast::<std::sync::atomic::AtomicU64>(), size / 8)
     };
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    loop {
+    for written in 0_u64.. {
+        if written == WRITES {
+            enough.give(0);
+        }
         let at = match random.below(4) {
             0 => random.below(64),
             // The slab table follows 512 members and 2,048 arenas of 64 bytes each.
@@ -63,6 +69,7 @@ fn spoil(heap: &Heap, random: &mut Random) -> ! {
             std::thread::yield_now();
         }
     }
+    unreachable!("more writes than a number holds")
 }
 
 fn work(heap: &Heap, random: &mut Random) {
@@ -105,10 +112,10 @@ fn corrupted_heap_causes_errors_not_crashes() {
     for round in 1..=ROUNDS {
         let heap = Heap::create(SLABS * SLAB).expect("there is memory");
         let seed = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let began = Signal::new();
+        let (began, enough) = (Signal::new(), Signal::new());
         let spoiler = fork(|| {
             began.give(0);
-            spoil(&heap, &mut Random(seed))
+            spoil(&heap, &mut Random(seed), &enough)
         });
         began.take();
         let worker = fork(|| {
@@ -117,6 +124,7 @@ fn corrupted_heap_causes_errors_not_crashes() {
             work(&heap, &mut Random(seed ^ 0x5555));
         });
         assert_eq!(reap(worker), 0, "round {round}");
+        enough.take();
         kill(spoiler);
         let report = heap.check().expect("not forked");
         faults += usize::from(!report.faults.is_empty());

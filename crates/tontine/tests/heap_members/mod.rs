@@ -29,6 +29,9 @@ const LIMIT_S: u32 = 300;
 /// Maximum time without progress. A member that exceeds it hangs.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Maximum wait for a member that recovers others.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The state of one member, visible to all processes.
 #[repr(C, align(64))]
 struct MemberSlot {
@@ -377,9 +380,10 @@ pub fn torment(seed: u64, is_done: impl Fn(u64) -> bool) -> Counts {
         let end = done + ROUND;
         while done < end && !is_done(done) {
             let mut slot = random.below(SLOTS as u64) as usize;
-            let until = Instant::now() + Duration::from_micros(random.below(2_000));
+            let wait = Duration::from_micros(random.below(2_000));
             // A third of the kills target a member that recovers others.
             let tending = random.below(3) == 0;
+            let until = Instant::now() + if tending { RECOVERY_TIMEOUT } else { wait };
             while Instant::now() < until {
                 let found = slots.iter().position(|one| one.tends.load(Ordering::Relaxed) == 1);
                 if tending && let Some(found) = found {

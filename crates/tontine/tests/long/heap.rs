@@ -8,14 +8,23 @@
 use crate::heap_members;
 use std::time::Instant;
 
-/// Number of kills, unless the environment sets another number.
-const DEFAULT_KILLS: u64 = 1_500;
-
 #[test]
 fn killed_heap_members_leak_and_corrupt_nothing() {
     alone!();
+    kill_members(100);
+}
+
+#[test]
+#[ignore = "takes long: 1,500 kills"]
+fn many_killed_heap_members_leak_and_corrupt_nothing() {
+    alone!();
+    kill_members(1_500);
+}
+
+/// Kills `kills` members, unless the environment sets another number.
+fn kill_members(kills: u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    let kills: u64 = number("TONTINE_KILLS").unwrap_or(DEFAULT_KILLS);
+    let kills: u64 = number("TONTINE_KILLS").unwrap_or(kills);
     let seed =
         number("TONTINE_SEED").unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1_u64);
     println!("seed {seed}, {kills} kills");

@@ -116,7 +116,7 @@ struct Fate {
 }
 
 #[test]
-#[ignore = "a soak of 20 seconds"]
+#[ignore = "takes long: a soak of 20 seconds"]
 fn soak_accounts_for_every_message() {
     alone!();
     let place = place();

@@ -1,4 +1,5 @@
-//! Processes that are killed at random for many seconds.
+//! Processes that are killed at random, and a member without memory. The tests that take many
+//! seconds are ignored by default.
 //!
 //! Each test runs in its own process ([`alone`]).
 
