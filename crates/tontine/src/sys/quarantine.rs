@@ -578,11 +578,11 @@ mod tests {
             };
             let held = closing() == 1;
             drop(hold);
-            for _ in 0..2_000 {
+            for _ in 0..60_000 {
                 if closing() == 0 {
                     return held;
                 }
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(1));
             }
             false
         }));

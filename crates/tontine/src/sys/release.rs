@@ -154,7 +154,7 @@ mod tests {
 
     /// Waits, because a child that another test forks refers to all open files for a short time.
     fn is_soon_released(watch: &ReleaseWatch) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !is_released(watch) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }

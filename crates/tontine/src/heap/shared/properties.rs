@@ -475,7 +475,8 @@ fn run(slabs: usize, ample: bool, steps: Vec<SharedOp>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    // A case starts threads and processes. `PROPTEST_CASES` sets four times the number of cases.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
     fn ample_heap_allocates_if_textbook_heap_does(

@@ -234,7 +234,7 @@ fn received_descriptor_drops_no_record_lock() {
 #[test]
 fn abstract_name_binds_exclusively_and_connects() {
     let name = format!("tontine-test-{}", std::process::id());
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let early = seqpacket().expect("socket");
     let error = connect_abstract(&early, &name, deadline).expect_err("no listener");
     assert_eq!(error, Error::NoMailbox { address: format!("@{name}") });
@@ -330,7 +330,7 @@ fn queued_file_is_closed_after_socket_drop() {
     drop(locked);
     assert!(is_open());
     drop(PeerSocket::new(theirs).expect("socket"));
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while is_open() {
         assert!(Instant::now() < deadline, "the file is still open");
         std::thread::sleep(Duration::from_millis(1));
