@@ -14,23 +14,48 @@ mod setting;
 mod world;
 
 use std::rc::Rc;
+use std::thread;
 
 use search::{Explored, MAX_STEPS, explore};
 use setting::Setting;
 use world::World;
 
-/// Explores a setting with a number of faults, and prints the number of states. If a property is
-/// violated, prints the actions that lead there.
-fn assert_sound(setting: Setting, faults: u8) {
-    let setting = Rc::new(setting);
-    let Explored { states, found } = explore(&setting, faults);
+/// A setting, the number of frames in each direction of the network, and the number of faults.
+type Case = (fn() -> Setting, usize, u8);
+
+/// Explores each case at the same time as the others, for senders that wait for a successor and for
+/// senders that do not, and prints the number of states. If a property is violated, prints the
+/// actions that lead there.
+fn assert_sound(cases: &[Case]) {
+    let each = cases.iter().flat_map(|case| [false, true].map(|waits| (*case, waits)));
+    let with = |((setting, max_frames, faults), waits): (Case, bool)| {
+        (Setting { waits, max_frames, ..setting() }, faults)
+    };
+    thread::scope(|scope| {
+        let explored = |case| {
+            scope.spawn(move || {
+                let (setting, faults) = with(case);
+                explore(&Rc::new(setting), faults)
+            })
+        };
+        let threads: Vec<_> = each.map(|case| (case, explored(case))).collect();
+        for (case, thread) in threads {
+            let explored = thread.join().expect("no panic");
+            let (setting, faults) = with(case);
+            check(&Rc::new(setting), faults, explored);
+        }
+    });
+}
+
+fn check(setting: &Rc<Setting>, faults: u8, explored: Explored) {
+    let Explored { states, found } = explored;
     let (name, waits) = (setting.name, setting.waits);
     println!("{name}, successor {waits}, {faults} faults: {states} states");
     let Some((violation, path)) = found else {
         assert!(states > 1000, "{states} states are not an exploration");
         return;
     };
-    let mut world = World::new(&setting, faults);
+    let mut world = World::new(setting, faults);
     for action in path {
         println!("{action:?}");
         world.apply(action);
@@ -45,14 +70,6 @@ fn assert_sound(setting: Setting, faults: u8) {
         }
     }
     panic!("{violation} (after {states} states)");
-}
-
-/// The setting with the given number of frames in each direction of the network, for senders that
-/// wait for a successor and for senders that do not.
-fn assert_both_sound(setting: impl Fn() -> Setting, max_frames: usize, faults: u8) {
-    for waits in [false, true] {
-        assert_sound(Setting { waits, max_frames, ..setting() }, faults);
-    }
 }
 
 fn plain() -> Setting {
@@ -80,54 +97,44 @@ fn spanning() -> Setting {
 
 #[test]
 fn one_fault_breaks_no_promise() {
-    for setting in [plain, narrow, slow] {
-        assert_both_sound(setting, 3, 1);
-    }
-    assert_both_sound(publishing, 2, 1);
+    assert_sound(&[(plain, 3, 1), (narrow, 3, 1), (slow, 3, 1), (publishing, 2, 1)]);
 }
 
 #[test]
 fn one_fault_breaks_no_record_of_two_frames() {
-    assert_both_sound(spanning, 2, 1);
+    assert_sound(&[(spanning, 2, 1)]);
 }
 
 #[test]
 fn two_faults_break_no_promise() {
-    assert_both_sound(narrow, 2, 2);
-    assert_both_sound(slow, 2, 2);
-    assert_both_sound(plain, 3, 2);
+    assert_sound(&[(narrow, 2, 2), (slow, 2, 2), (plain, 3, 2)]);
 }
 
 #[test]
 fn three_faults_among_single_frames_break_no_promise() {
-    for setting in [plain, narrow, slow] {
-        assert_both_sound(setting, 1, 3);
-    }
+    assert_sound(&[(plain, 1, 3), (narrow, 1, 3), (slow, 1, 3)]);
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes long: minutes"]
 fn two_faults_among_four_frames_break_no_promise() {
-    assert_both_sound(plain, 4, 2);
-    assert_both_sound(slow, 3, 2);
+    assert_sound(&[(plain, 4, 2), (slow, 3, 2)]);
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes long: minutes"]
 fn two_faults_break_no_record_of_two_frames() {
-    assert_both_sound(spanning, 2, 2);
+    assert_sound(&[(spanning, 2, 2)]);
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes long: minutes"]
 fn two_faults_while_sending_break_no_promise() {
-    assert_both_sound(publishing, 2, 2);
+    assert_sound(&[(publishing, 2, 2)]);
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes long: minutes"]
 fn three_faults_break_no_promise() {
-    assert_both_sound(plain, 2, 3);
-    assert_both_sound(narrow, 2, 3);
-    assert_both_sound(slow, 2, 3);
+    assert_sound(&[(plain, 2, 3), (narrow, 2, 3), (slow, 2, 3)]);
 }

@@ -165,7 +165,7 @@ fn random_faults_break_no_promise() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes long: minutes"]
 fn many_random_faults_break_no_promise() {
     run_seeds(1_000_000, 40 * RUNS);
 }

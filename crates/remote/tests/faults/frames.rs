@@ -1,10 +1,10 @@
 //! Frames that are lost, repeated, overtaken and late.
 
-use std::thread;
 use std::time::Duration;
 
 use tontine_remote::memory::Faults;
 
+use crate::hosts::in_processes;
 use crate::hosts::program::SenderTask;
 use crate::run::{FaultRun, Growth, Traffic};
 
@@ -26,59 +26,67 @@ fn faults(index: usize) -> Faults {
     Faults { seed: 0x5eed_0000 + index as u64, lost, doubled, overtaken, delay }
 }
 
-fn deliver_through_faults(during: Duration) {
-    let growth = Growth::begin();
-    for (index, row) in FAULTS.iter().enumerate() {
-        for traffic in [Traffic::Paced, Traffic::Flooded] {
-            let faults = faults(index);
-            let mut run = FaultRun::new(format!("{row:?} {traffic:?}"), faults, None);
-            run.send(traffic);
-            thread::sleep(during);
-            let report = run.finish();
-            assert!(report.sent > 0);
-        }
-    }
-    growth.check(48 << 20);
+/// Maximum growth of a process's private memory during a scene.
+const MAX_GROWTH: u64 = 8 << 20;
+
+/// Returns each index of [`FAULTS`] with each traffic.
+fn scenes(traffics: &[Traffic]) -> impl Iterator<Item = (usize, Traffic)> {
+    let each = |index| traffics.iter().map(move |traffic| (index, *traffic));
+    (0..FAULTS.len()).flat_map(each)
+}
+
+/// Sends through each kind of faults, for `rounds` times [`Traffic::messages`], in a lane of
+/// `lane_cap` bytes, which is full at the end of a flood.
+fn deliver_through_faults(rounds: u64, lane_cap: u64) {
+    in_processes(scenes(&[Traffic::Paced, Traffic::Flooded]), |(index, traffic)| {
+        let growth = Growth::begin();
+        let name = format!("{:?} {traffic:?}", FAULTS[index]);
+        let mut run = FaultRun::new(name, faults(index), None);
+        let task = traffic.task(&run.address());
+        run.send_task(SenderTask { lane_cap: Some(lane_cap), ..task });
+        run.wait_until_open();
+        run.wait_for_messages(rounds * traffic.messages());
+        run.finish();
+        growth.check(MAX_GROWTH);
+    });
 }
 
 #[test]
 fn faulty_frames_lose_and_repeat_no_message() {
     alone!();
-    deliver_through_faults(Duration::from_millis(300));
+    deliver_through_faults(8, 1 << 20);
 }
 
 #[test]
-#[ignore = "takes 60 s"]
+#[ignore = "takes long: 10 s"]
 fn faulty_frames_lose_nothing_in_longer_runs() {
     alone!();
-    deliver_through_faults(Duration::from_secs(3));
+    deliver_through_faults(100, 4 << 20);
 }
 
 #[test]
 fn closed_mailbox_is_reported_through_faulty_frames() {
     alone!();
-    for (index, row) in FAULTS.iter().enumerate() {
-        for traffic in Traffic::ALL {
-            let name = format!("{row:?} {traffic:?}");
-            let mut run = FaultRun::new(name, faults(index), None);
-            run.send(traffic);
-            thread::sleep(Duration::from_millis(150));
-            let report = run.close(|_| ());
-            assert_eq!(report.errno, libc::EPIPE, "{}", report.summary());
-        }
-    }
+    in_processes(scenes(&Traffic::ALL), |(index, traffic)| {
+        let name = format!("{:?} {traffic:?}", FAULTS[index]);
+        let mut run = FaultRun::new(name, faults(index), None);
+        run.send(traffic);
+        run.wait_for_messages(2 * traffic.messages());
+        let report = run.close(|_| ());
+        assert_eq!(report.errno, libc::EPIPE, "{}", report.summary());
+    });
 }
 
 #[test]
 fn largest_records_pass_faulty_frames() {
     alone!();
-    for index in [0, 6] {
+    in_processes([0, 6], |index| {
         let mut run = FaultRun::new(format!("16 MiB, {:?}", FAULTS[index]), faults(index), None);
-        let task = SenderTask::new(&run.address(), 1, 4);
+        let task = SenderTask::new(&run.address(), 1, 2);
         let length = (16 << 20) - 4096;
         run.send_task(SenderTask { length, ..task });
-        crate::hosts::until("all records arrive", || run.received().len() == 4);
+        run.wait_for_messages(2);
         let report = run.finish();
-        assert_eq!(report.acked, 4);
-    }
+        assert_eq!(report.acked, 2);
+    });
 }

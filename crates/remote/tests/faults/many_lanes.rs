@@ -4,20 +4,22 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tontine::mailbox::{Mailbox, Sender};
+use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine_remote::memory::Faults;
 use tontine_remote::status::LaneDirection;
 
-use crate::hosts::gateways::{Host, MemoryGateways, TcpGateways};
+use crate::hosts::gateways::{Host, MemoryGateways, TcpGateways, configs};
 use crate::hosts::program::{OwnerTask, Program, Role, SenderTask, empty_log};
 use crate::hosts::{resources, until};
 
 const LANES: usize = 1000;
 /// Maximum resident memory of a gateway with 1,000 lanes.
 const MAX_MEMORY: u64 = 64 << 20;
-/// Maximum share of a processor that an idle gateway takes, in a build without optimisation on a
-/// busy machine.
-const MAX_SHARE: f64 = 0.02;
+/// Maximum share of a processor that an idle gateway takes. It needs about 0.01; one that turns
+/// without a reason takes all it gets.
+const MAX_SHARE: f64 = 0.2;
+/// Maximum number of turns of an idle gateway in a second. It needs about 25.
+const MAX_TURNS_A_SECOND: f64 = 250.0;
 
 /// Starts a process with this number of senders, which have sent `count` messages each.
 fn start_senders(folder: &Path, senders: usize, count: u64) -> Program {
@@ -77,11 +79,11 @@ fn idle_lanes(measure: Duration) {
 #[test]
 fn thousand_idle_lanes_take_little_memory_and_time() {
     alone!();
-    idle_lanes(Duration::from_secs(2));
+    idle_lanes(Duration::from_secs(1));
 }
 
 #[test]
-#[ignore = "takes 15 s"]
+#[ignore = "takes long: 15 s"]
 fn thousand_idle_lanes_take_little_time_over_ten_seconds() {
     alone!();
     idle_lanes(Duration::from_secs(10));
@@ -101,7 +103,9 @@ fn memory_of_gateways_is_bounded_while_owner_is_idle() {
         Program::start(&Role::Sender(SenderTask { length: 4000, waits: false, ..task }))
     };
     let mut senders: Vec<Program> = (0..3).map(start).collect();
-    thread::sleep(Duration::from_secs(3));
+    for sender in &senders {
+        sender.wait_for("full");
+    }
     for host in [Host::A, Host::B] {
         let (all, private) = resources::memory(gateways.pid(host));
         println!("{host:?}: {} KiB resident, {} KiB private", all >> 10, private >> 10);
@@ -121,37 +125,36 @@ fn memory_of_gateways_is_bounded_while_owner_is_idle() {
 fn gateway_sleeps_while_no_further_record_fits() {
     alone!();
     let folder = tempfile::tempdir().expect("a folder");
-    let gateways = MemoryGateways::start(folder.path(), Faults::default());
+    let (a, mut b) = configs(folder.path(), None);
+    b.lane_cap = Some(1 << 20);
+    let gateways = MemoryGateways::with_configs(&a, &b, Faults::default());
     let mut mailbox = Mailbox::bind(folder.path().join("jobs")).expect("binds");
     // Records of 24 bytes, which begin at three different remainders: in one lane 8 bytes are left,
     // which is less than a frame begins a record with.
     let connect = |first| {
         let path = folder.path().join("B-jobs");
-        let mut sender = Sender::connect(path).expect("the import is bound");
+        let options = Options::new().lane_cap(1 << 20);
+        let mut sender = options.connect(path).expect("the import is bound");
         sender.send(&vec![7; first]).expect("sent");
         sender
     };
     let mut senders = [16, 24, 32].map(connect);
     let _ = mailbox.recv().expect("the first message");
-    // Until all lanes are full, at both ends.
-    let mut moved = Instant::now();
-    while moved.elapsed() < Duration::from_secs(1) {
-        for sender in &mut senders {
-            while sender.try_send(&[7; 16]).is_ok() {
-                moved = Instant::now();
-            }
-        }
-        thread::sleep(Duration::from_millis(5));
+    // Until all lanes are full, at both ends: then the gateway does not take anything.
+    for sender in &mut senders {
+        while sender.send_timeout(&[7; 16], Duration::from_millis(400)).is_ok() {}
     }
-    let before = gateways.a.turns();
-    thread::sleep(Duration::from_secs(1));
+    let (began, before) = (Instant::now(), gateways.a.turns());
+    thread::sleep(Duration::from_millis(500));
     let turns = gateways.a.turns() - before;
-    assert!(turns < 200, "{turns} turns, although nothing can be sent");
+    let a_second = turns as f64 / began.elapsed().as_secs_f64();
+    println!("{a_second:.0} turns a second");
+    assert!(a_second < MAX_TURNS_A_SECOND, "{turns} turns, although nothing can be sent");
 }
 
 /// The last frame of a lane is lost, so only the receiving gateway knows it.
 #[test]
-#[ignore = "takes two minutes"]
+#[ignore = "takes long: 2 minutes"]
 fn lane_whose_end_was_lost_is_forgotten() {
     alone!();
     let folder = tempfile::tempdir().expect("a folder");
@@ -165,13 +168,15 @@ fn lane_whose_end_was_lost_is_forgotten() {
     mailbox.ack();
     sender.wait_acked(Some(Duration::from_secs(10))).expect("acknowledged");
     gateways.switch.cut([true; 2]);
+    let before_end = gateways.a.turns();
     drop(sender);
-    thread::sleep(Duration::from_millis(500));
+    // Ten turns take half a second if nothing happens.
+    until("the gateway has sent the end", || gateways.a.turns() > before_end + 10);
     gateways.switch.cut([false; 2]);
     assert!(descriptors() > before, "the end is lost");
     let began = Instant::now();
     while descriptors() > before {
-        assert!(began.elapsed() < Duration::from_secs(150), "the lane is left");
+        assert!(began.elapsed() < Duration::from_secs(300), "the lane is left");
         let _ = mailbox.recv_timeout(Duration::from_millis(100));
     }
     println!("forgotten after {:?}", began.elapsed());

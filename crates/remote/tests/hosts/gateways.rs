@@ -7,7 +7,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -112,8 +112,12 @@ impl MemoryGateways {
 
     pub fn with_timeout(folder: &Path, faults: Faults, unreachable: Option<Duration>) -> Self {
         let (a, b) = configs(folder, unreachable);
+        Self::with_configs(&a, &b, faults)
+    }
+
+    pub fn with_configs(a: &Config, b: &Config, faults: Faults) -> Self {
         let (link_a, link_b, switch) = MemoryLink::pair(faults).expect("descriptors");
-        let (a, b) = (GatewayThread::start(&a, link_a), GatewayThread::start(&b, link_b));
+        let (a, b) = (GatewayThread::start(a, link_a), GatewayThread::start(b, link_b));
         Self { switch, a, b }
     }
 }
@@ -125,13 +129,16 @@ pub enum Host {
     B,
 }
 
-/// Two gateways in processes, connected over TCP.
+/// Two gateways in processes, connected over TCP. Several pairs may run at the same time.
 pub struct TcpGateways {
     folder: PathBuf,
     pub address: SocketAddr,
     a: Option<Program>,
     b: Option<Program>,
 }
+
+/// Port of the first pair; each further pair of the process takes the next one.
+const FIRST_PORT: u16 = 7500;
 
 /// Returns an address on loopback that no other process of this test uses.
 pub fn own_address(port: u16) -> SocketAddr {
@@ -148,7 +155,8 @@ impl TcpGateways {
     /// Starts both gateways with additional lines at the beginning of A's configuration, and in its
     /// table of the peer B.
     pub fn start_with(folder: &Path, lines: &str, peer: &str) -> Self {
-        let address = own_address(7447);
+        static PAIRS: AtomicU16 = AtomicU16::new(0);
+        let address = own_address(FIRST_PORT + PAIRS.fetch_add(1, Ordering::Relaxed));
         let gateways = Self { folder: folder.to_owned(), address, a: None, b: None };
         let dir = folder.display();
         let a = format!(

@@ -7,6 +7,10 @@ pub mod gateways;
 pub mod program;
 pub mod resources;
 
+use std::env;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A timeout that no successful operation reaches.
@@ -20,6 +24,43 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Environment variable with the number of the scene for which this process was started.
+const SCENE: &str = "TONTINE_TEST_SCENE";
+
+/// Runs each scene of a test that runs alone in a process of its own, all at the same time, because
+/// scenes mostly wait.
+///
+/// # Panics
+/// Panics if a scene fails.
+pub fn in_processes<T>(scenes: impl IntoIterator<Item = T>, run: impl FnOnce(T)) {
+    let mut scenes = scenes.into_iter();
+    if let Some(number) = env::var_os(SCENE) {
+        let number = number.to_str().and_then(|number| number.parse().ok()).expect("a number");
+        return run(scenes.nth(number).expect("a scene"));
+    }
+    let test = env::var_os("TONTINE_TEST_ALONE").expect("the test runs alone");
+    let start = |number: usize| {
+        let output = tempfile::tempfile().expect("a file");
+        let to_output = || Stdio::from(output.try_clone().expect("within the limits"));
+        let mut command = Command::new(env::current_exe().expect("an executable"));
+        command.arg(&test).args(["--exact", "--include-ignored", "--show-output"]);
+        command.env(SCENE, number.to_string()).stdout(to_output()).stderr(to_output());
+        program::end_with_parent(&mut command);
+        (command.spawn().expect("a process"), output)
+    };
+    let started: Vec<(Child, File)> = (0..scenes.count()).map(start).collect();
+    let mut failed = 0;
+    for (mut child, mut output) in started {
+        let status = child.wait().expect("a child");
+        let mut text = String::new();
+        output.rewind().expect("a file");
+        output.read_to_string(&mut text).expect("text");
+        println!("{text}");
+        failed += u32::from(!status.success() || !text.contains("1 passed"));
+    }
+    assert_eq!(failed, 0, "scenes failed");
 }
 
 /// A sequence of numbers that a seed determines (xorshift64).

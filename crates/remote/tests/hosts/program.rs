@@ -29,6 +29,9 @@ use super::{AMPLE, gateways};
 /// Variable of the environment that holds the role of a process.
 const ROLE: &str = "TONTINE_TEST_ROLE";
 
+/// Number of timeouts, one after another, after which a sender reports that its lane is full.
+const TIMEOUTS_IF_FULL: u32 = 4;
+
 /// Bytes of a message before its filler: the sender's number, and the message's.
 pub const PREFIX: usize = 16;
 
@@ -122,6 +125,11 @@ pub fn read_log(log: &Path, sender: u64) -> Vec<u64> {
     let word = |entry: &[u8], at| u64::from_le_bytes(*entry[at..].first_chunk().expect("a word"));
     let entries = bytes.chunks_exact(16).filter(|entry| word(entry, 0) == sender);
     entries.map(|entry| word(entry, 8)).collect()
+}
+
+/// Returns the number of messages in the log of an owner, those of all senders.
+pub fn logged(log: &Path) -> u64 {
+    std::fs::metadata(log).map_or(0, |file| file.len() / 16)
 }
 
 /// A sender of numbered messages.
@@ -248,11 +256,17 @@ impl SenderTask {
         report: &impl Fn(&str),
     ) -> tontine::Result<()> {
         let mut message = Vec::new();
+        let mut timeouts = 0;
         while done.sent < self.count && !stop.load(Ordering::Relaxed) {
             write_message(&mut message, self.id, done.sent, self.length);
             match sender.send_timeout(&message, Duration::from_millis(100)) {
-                Ok(()) => done.sent += 1,
-                Err(Error::TimedOut) => {}
+                Ok(()) => (done.sent, timeouts) = (done.sent + 1, 0),
+                Err(Error::TimedOut) => {
+                    timeouts += 1;
+                    if timeouts == TIMEOUTS_IF_FULL {
+                        report("full");
+                    }
+                }
                 Err(error) => return Err(error),
             }
             done.note_suspicion(sender, report);
@@ -366,6 +380,14 @@ fn send_silently(path: &Path, stop: &AtomicBool, report: impl Fn(&str)) {
     unsafe { libc::_exit(0) }
 }
 
+/// Lets the kernel kill the command's process when the thread that starts it ends.
+pub fn end_with_parent(command: &mut Command) {
+    // SAFETY: the closure makes one system call.
+    unsafe {
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+    }
+}
+
 /// A process of a role, killed when dropped.
 #[derive(Debug)]
 pub struct Program {
@@ -381,7 +403,6 @@ impl Program {
     }
 
     /// Starts a process. Its standard error is appended to `log`, or passed on.
-    #[allow(unsafe_code, reason = "a child that ends with the test")]
     pub fn start_with_log(role: &Role, log: Option<&Path>) -> Self {
         let this = module_path!().split_once("::").expect("a module of a test").1;
         let mut command = Command::new(env::current_exe().expect("an executable"));
@@ -395,10 +416,7 @@ impl Program {
             let file = OpenOptions::new().create(true).append(true).open(log).expect("a log");
             command.stderr(file);
         }
-        // SAFETY: the closure makes one system call.
-        unsafe {
-            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
-        }
+        end_with_parent(&mut command);
         let mut child = command.spawn().expect("a process");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let (send, lines) = channel();

@@ -165,8 +165,9 @@ fn connection_without_valid_first_line_is_closed() {
 fn silent_connections_are_closed_and_do_not_pile_up() {
     alone!();
     attack(|gateways, _| {
-        let silent: Vec<TcpStream> = (0..100).map(|_| connect(gateways.address)).collect();
-        thread::sleep(Duration::from_millis(200));
+        let mut silent: Vec<TcpStream> = (0..100).map(|_| connect(gateways.address)).collect();
+        // It keeps 64 connections without a first line, the newest ones.
+        assert!(silent[..36].iter_mut().all(is_closed));
         let held = resources::descriptors(gateways.pid(Host::B));
         assert!(held < 100, "{held} descriptors");
         // Half a frame, then nothing, from a peer that connects again and again.
@@ -367,15 +368,17 @@ fn lying_statuses_harm_lanes_to_that_host_alone() {
                 let task = SenderTask { length: 56, waits: false, lingers: true, ..task };
                 let mut victim = Program::start(&Role::Sender(task));
                 victim.wait_for("ready");
-                thread::sleep(Duration::from_millis(1500));
-                victim.ask_to_end();
+                let ends = !matches!(lie, Lie::Starve | Lie::Repeat | Lie::Random);
+                if !ends {
+                    // The hostile host has this time for harm.
+                    thread::sleep(Duration::from_millis(700));
+                    victim.ask_to_end();
+                }
                 let report = victim.report();
                 println!("{lie:?}: {}", report.summary());
                 if report.error.is_some() {
                     report.check();
                 }
-                let ends =
-                    matches!(lie, Lie::Acknowledge | Lie::Middle | Lie::Reverse | Lie::Unaligned);
                 assert!(report.error.is_some() || !ends, "{lie:?}: {}", report.summary());
                 if lie == Lie::Reboot {
                     assert_eq!(report.errno, libc::EOWNERDEAD, "{}", report.summary());

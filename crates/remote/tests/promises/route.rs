@@ -1,7 +1,6 @@
 //! The path between the programs: [`Route`].
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::process::Signal;
 use tontine_remote::memory::Faults;
@@ -64,9 +63,6 @@ impl Interruption {
 /// A way from a sender to a receiver.
 pub(crate) trait Route: Sized {
     const NAME: &str;
-    /// Maximum time until an end is reported, on a busy machine.
-    const SETTLE: Duration;
-
     /// Prepares the way from [`Route::sender_at`] to `jobs`, both in `folder`.
     fn start(folder: &Path) -> Self;
 
@@ -85,8 +81,11 @@ pub(crate) trait Route: Sized {
         true
     }
 
-    /// Begins or ends an interruption. Returns `false` if the route knows no such interruption.
-    fn interrupt(&mut self, what: Interruption, begins: bool) -> bool;
+    /// Returns `true` if the route knows this interruption.
+    fn knows(what: Interruption) -> bool;
+
+    /// Begins or ends an interruption that the route knows.
+    fn interrupt(&mut self, what: Interruption, begins: bool);
 }
 
 /// Both programs on one host.
@@ -94,7 +93,6 @@ pub(crate) struct LocalRoute;
 
 impl Route for LocalRoute {
     const NAME: &str = "local";
-    const SETTLE: Duration = Duration::from_secs(5);
 
     fn start(_: &Path) -> Self {
         Self
@@ -108,40 +106,48 @@ impl Route for LocalRoute {
         false
     }
 
-    fn interrupt(&mut self, _: Interruption, _: bool) -> bool {
+    fn knows(_: Interruption) -> bool {
         false
+    }
+
+    fn interrupt(&mut self, what: Interruption, _: bool) {
+        panic!("unknown: {what:?}");
     }
 }
 
 impl Route for MemoryGateways {
     const NAME: &str = "memory";
-    const SETTLE: Duration = Duration::from_secs(10);
 
     fn start(folder: &Path) -> Self {
         Self::start(folder, Faults::default())
     }
 
-    fn interrupt(&mut self, what: Interruption, begins: bool) -> bool {
+    fn knows(_: Interruption) -> bool {
+        true
+    }
+
+    fn interrupt(&mut self, what: Interruption, begins: bool) {
         match what {
             Interruption::StoppedGateway(Host::A) => self.a.pause(begins),
             Interruption::StoppedGateway(Host::B) => self.b.pause(begins),
             Interruption::CutLink(cut) => self.switch.cut(cut.map(|cut| cut && begins)),
         }
-        true
     }
 }
 
 impl Route for TcpGateways {
     const NAME: &str = "tcp";
-    const SETTLE: Duration = Duration::from_secs(10);
 
     fn start(folder: &Path) -> Self {
         Self::start(folder)
     }
 
-    fn interrupt(&mut self, what: Interruption, begins: bool) -> bool {
-        let Interruption::StoppedGateway(host) = what else { return false };
+    fn knows(what: Interruption) -> bool {
+        matches!(what, Interruption::StoppedGateway(_))
+    }
+
+    fn interrupt(&mut self, what: Interruption, begins: bool) {
+        let Interruption::StoppedGateway(host) = what else { panic!("unknown: {what:?}") };
         self.signal(host, if begins { Signal::STOP } else { Signal::CONT });
-        true
     }
 }

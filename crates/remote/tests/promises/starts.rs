@@ -57,7 +57,8 @@ fn waiting_lane_to_missing_mailbox_begins_with_its_owner() {
     let task = SenderTask { on_death: 1, ..sender(folder.path(), 10) };
     let sender = Program::start(&Role::Sender(task));
     sender.wait_for("sent");
-    thread::sleep(Duration::from_secs(1));
+    // In this time the gateways repeat what they offer.
+    thread::sleep(Duration::from_millis(500));
     let owner = start_owner(owner(folder.path()));
     let report = sender.report();
     assert_eq!((&report.error, report.acked), (&None, 10));
@@ -93,7 +94,8 @@ fn messages_for_owner_that_never_accepts_come_back() {
     let task = SenderTask { length: 1000, ..sender(folder.path(), 100) };
     let sender = Program::start(&Role::Sender(task));
     sender.wait_for("sent");
-    thread::sleep(Duration::from_millis(500));
+    // The owner ends while its gateway connects to it, which takes 50 ms.
+    thread::sleep(Duration::from_millis(300));
     owner.kill();
     let report = sender.report();
     println!("{}", report.summary());
@@ -109,6 +111,7 @@ fn messages_for_owner_that_never_accepts_come_back() {
 fn silent_host_is_unreachable_after_timeout() {
     alone!();
     let folder = folder();
+    // The sender sends for so long while the other host is suspected.
     let gateways = TcpGateways::start_with(folder.path(), "", "unreachable_after = \"1s\"");
     let owner = start_owner(owner(folder.path()));
     let task = SenderTask { pause_us: 1000, ..sender(folder.path(), u64::MAX) };
@@ -254,7 +257,7 @@ fn receiving_gateway_recovers_from_lack_of_descriptors() {
 
 /// The receiving gateway forgets lanes that are not offered again for a minute; these are.
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes long: a minute"]
 fn nothing_arrives_twice_a_minute_after_a_restart() {
     alone!();
     let folder = folder();

@@ -14,9 +14,10 @@ use tontine::mailbox::Sender;
 use crate::child::Child;
 use crate::hosts::gateways::{Host, MemoryGateways, TcpGateways};
 use crate::hosts::program::{
-    OwnerTask, OwnerThread, Program, Role, SenderTask, empty_log, now_ms, read_log,
+    OwnerTask, OwnerThread, Program, Role, SenderReport, SenderTask, empty_log, logged, now_ms,
+    read_log,
 };
-use crate::hosts::{AMPLE, SeededNumbers, until};
+use crate::hosts::{AMPLE, SeededNumbers, in_processes, until};
 use crate::route::{DIFFERENCES, Interruption, LocalRoute, Route};
 
 /// A route with the folder of its addresses.
@@ -46,6 +47,15 @@ impl<R: Route> Fixture<R> {
     fn received(&self, sender: u64) -> Vec<u64> {
         read_log(&self.path().join("received"), sender)
     }
+
+    /// Checks that the sender 1 has ended without an error, and that all of its messages were
+    /// received, in order.
+    #[track_caller]
+    fn check_all_received(&self, report: &SenderReport) {
+        let end = (report.error.as_deref(), report.acked);
+        assert_eq!(end, (None, report.sent), "{}", report.summary());
+        assert_eq!(self.received(1), Vec::from_iter(0..report.sent));
+    }
 }
 
 fn start_owner(task: &OwnerTask) -> Program {
@@ -63,12 +73,16 @@ fn further_sends_make_no_system_call<R: Route>() {
     let mut sender = Program::start(&role);
     sender.wait_for("ready");
     let stopped = Interruption::StoppedGateway(Host::A);
-    if !fixture.route.interrupt(stopped, true) {
+    if R::knows(stopped) {
+        fixture.route.interrupt(stopped, true);
+    } else {
         owner.signal(Signal::STOP);
     }
     sender.ask_to_end();
     sender.finish();
-    if !fixture.route.interrupt(stopped, false) {
+    if R::knows(stopped) {
+        fixture.route.interrupt(stopped, false);
+    } else {
         owner.signal(Signal::CONT);
     }
     until("all messages arrive", || fixture.received(9).len() == 32);
@@ -88,7 +102,6 @@ fn killed_owner_is_reported<R: Route>() {
     assert_eq!(report.errno, libc::EOWNERDEAD, "{}", report.summary());
     let notice = Duration::from_millis(report.ended_ms - killed);
     println!("{}: EOWNERDEAD after {notice:?}; {}", R::NAME, report.summary());
-    assert!(notice < R::SETTLE, "{notice:?}");
     report.check();
     assert_eq!((report.acked, report.sent), (100, 100));
 }
@@ -96,43 +109,41 @@ fn killed_owner_is_reported<R: Route>() {
 fn stopped_owner_is_not_reported_as_dead<R: Route>() {
     let fixture = Fixture::<R>::new();
     let owner = start_owner(&fixture.owner());
-    let task = SenderTask { pause_us: 1000, ..fixture.sender(1, 1000) };
-    let sender = Program::start(&Role::Sender(task));
-    sender.wait_for("ready");
+    let task = SenderTask { pause_us: 1000, ..fixture.sender(1, u64::MAX) };
+    let mut sender = Program::start(&Role::Sender(task));
+    until("a message arrives", || !fixture.received(1).is_empty());
     owner.signal(Signal::STOP);
-    thread::sleep(Duration::from_millis(1500));
+    thread::sleep(SILENCE);
     owner.signal(Signal::CONT);
-    let report = sender.report();
-    assert_eq!((report.error.as_deref(), report.acked), (None, 1000), "{}", report.summary());
-    assert_eq!(fixture.received(1), Vec::from_iter(0..1000));
+    sender.ask_to_end();
+    fixture.check_all_received(&sender.report());
     owner.finish();
 }
 
+/// A stop that is longer than the failure detector's timeout.
+const SILENCE: Duration = Duration::from_millis(1200);
+
 /// The failure detector's timeout is between the two durations.
 fn interruption_is_not_reported_as_death<R: Route>() {
-    let durations = [Duration::from_millis(400), Duration::from_millis(1500)];
-    for (what, lasts) in Interruption::ALL.into_iter().flat_map(|what| durations.map(|d| (what, d)))
-    {
+    let known = Interruption::ALL.into_iter().filter(|what| R::knows(*what));
+    let durations = [Duration::from_millis(400), SILENCE];
+    in_processes(known.flat_map(|what| durations.map(|lasts| (what, lasts))), |(what, lasts)| {
         let mut fixture = Fixture::<R>::new();
         let owner = start_owner(&fixture.owner());
-        let task = SenderTask { pause_us: 1000, ..fixture.sender(1, 1000) };
-        let sender = Program::start(&Role::Sender(task));
+        let task = SenderTask { pause_us: 1000, ..fixture.sender(1, u64::MAX) };
+        let mut sender = Program::start(&Role::Sender(task));
         until("a message arrives", || !fixture.received(1).is_empty());
-        if !fixture.route.interrupt(what, true) {
-            println!("{}: knows no {what:?}", R::NAME);
-            continue;
-        }
+        fixture.route.interrupt(what, true);
         thread::sleep(lasts);
-        if lasts > Duration::from_secs(1) && what.is_noticed() {
+        if lasts == SILENCE && what.is_noticed() {
             sender.wait_for("suspected");
         }
         fixture.route.interrupt(what, false);
-        let report = sender.report();
-        let end = (report.error.as_deref(), report.acked);
-        assert_eq!(end, (None, 1000), "{what:?}: {}", report.summary());
-        assert_eq!(fixture.received(1), Vec::from_iter(0..1000), "{what:?}");
+        sender.ask_to_end();
+        println!("{}: {what:?} of {lasts:?}", R::NAME);
+        fixture.check_all_received(&sender.report());
         owner.finish();
-    }
+    });
 }
 
 fn closed_mailbox_is_reported_as_closed<R: Route>() {
@@ -153,7 +164,6 @@ fn killed_sender_leaves_whole_messages<R: Route>() {
     let fixture = Fixture::<R>::new();
     let owner = start_owner(&fixture.owner());
     let mut random = SeededNumbers(0x9e37_79b9);
-    let mut counts = Vec::new();
     for id in 0..6 {
         let length = 16 + random.below(30_000) as usize;
         let task = SenderTask { length, ..fixture.sender(id, u64::MAX) };
@@ -164,21 +174,21 @@ fn killed_sender_leaves_whole_messages<R: Route>() {
         let last = fixture.sender(100 + id, 1);
         let report = Program::start(&Role::Sender(last)).report();
         assert_eq!(report.error, None);
-        let mut received = fixture.received(id).len();
-        // The lane of the killed sender may be read after the other one.
-        loop {
-            thread::sleep(Duration::from_millis(300));
-            let now = fixture.received(id).len();
-            if std::mem::replace(&mut received, now) == now {
-                break;
-            }
-        }
-        assert_eq!(fixture.received(id), Vec::from_iter(0..received as u64));
-        counts.push(received);
     }
-    println!("{}: whole messages of killed senders: {counts:?}", R::NAME);
+    // The lane of a killed sender may be read after the later ones.
+    let log = fixture.path().join("received");
+    let mut received = 0;
+    while logged(&log) != std::mem::replace(&mut received, logged(&log)) {
+        thread::sleep(Duration::from_millis(300));
+    }
     // A torn message would have ended the owner.
     owner.finish();
+    let received: Vec<Vec<u64>> = (0..6).map(|id| fixture.received(id)).collect();
+    let counts: Vec<usize> = received.iter().map(Vec::len).collect();
+    println!("{}: whole messages of killed senders: {counts:?}", R::NAME);
+    for numbers in received {
+        assert_eq!(numbers, Vec::from_iter(0..numbers.len() as u64));
+    }
 }
 
 /// P4: one sender's messages arrive in order, none lost and none twice.
@@ -208,8 +218,7 @@ fn lane_of_idle_owner_stays_within_cap<R: Route>() {
     let task = SenderTask { length: 10_000, lane_cap: Some(cap), ..fixture.sender(1, u64::MAX) };
     let task = SenderTask { waits: false, ..task };
     let mut sender = Program::start(&Role::Sender(task));
-    until("a message arrives", || !fixture.received(1).is_empty());
-    thread::sleep(Duration::from_secs(1));
+    sender.wait_for("full");
     sender.ask_to_end();
     let report = sender.report();
     println!("{}: {} messages of 10,000 bytes in {cap} bytes", R::NAME, report.sent);
