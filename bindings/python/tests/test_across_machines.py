@@ -13,6 +13,7 @@ from typing import Iterator
 import pytest
 
 import tontine
+from waiting import until
 
 #: The command `tontine`; `cargo xtask python` names the one that it built.
 PROGRAM = os.environ.get("TONTINE_PROGRAM") or shutil.which("tontine")
@@ -48,10 +49,7 @@ def hosts(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
         subprocess.Popen([*command, f"{tmp_path}/{name}.toml"]) for name in ("far", "near")
     ]
     try:
-        end = time.monotonic() + 30
-        while not imported.exists():
-            assert time.monotonic() < end, "the gateway does not start"
-            time.sleep(0.01)
+        until(imported.exists, "the gateway to start")
         yield jobs, imported
     finally:
         for gateway in gateways:
@@ -78,7 +76,7 @@ def test_close_of_far_mailbox_is_reported(hosts: tuple[Path, Path]) -> None:
     assert mailbox.recv(timeout=30) == b"first"
     mailbox.close()
     with pytest.raises(tontine.Closed):
-        end = time.monotonic() + 30
+        end = time.monotonic() + 40
         while time.monotonic() < end:
             sender.send(b"late")
             time.sleep(0.01)

@@ -17,12 +17,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from outbox import Outbox
 from tontine import Closed, OwnerDied, Sender
+from waiting import until
 
 nats = pytest.importorskip("nats", reason="skipped: the package nats-py is not installed")
 
@@ -34,14 +35,6 @@ with tontine.Mailbox(sys.argv[1]) as mailbox:
     for message in mailbox:
         os.write(1, message.replace(b"\\n", b" ") + b"\\n")
 """
-
-
-def until(condition: Callable[[], object], what: str, seconds: float = 40) -> None:
-    """Waits until the condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"expected within {seconds} s: {what}"
-        time.sleep(0.005)
 
 
 class Server:
@@ -232,7 +225,7 @@ def test_ctrl_c_prints_message_in_doubt_and_returns_it(bed: Bed) -> None:
         sender.send(b"lane/2\nin doubt")
         until(bed.server.unread_bytes, "a message that the stopped server has not read")
         forwarder.process.send_signal(signal.SIGINT)
-        assert forwarder.process.wait(20) == 130
+        assert forwarder.process.wait(40) == 130
         assert forwarder.lines("in doubt: ") == ["lane/2"]
         with pytest.raises(Closed):
             sender.service()
@@ -329,14 +322,20 @@ def test_messages_received_twice_were_in_doubt(bed: Bed) -> None:
     assert twice <= in_doubt and len(in_doubt) <= 6, "at most one for each start and kill"
 
 
-@pytest.mark.parametrize("role", ["into", "out"])
-def test_missing_server_is_reported(tmp_path: Path, role: str) -> None:
+def test_missing_server_is_reported() -> None:
     url = f"nats://127.0.0.1:{free_port()}"
-    command = [sys.executable, str(EXAMPLE), role, "@unused", STREAM, "--server", url]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=50)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr.startswith(f"cannot connect: expected a NATS server at {url}, found: ")
-    assert "Connect call failed" in ended.stderr
+
+    def start(role: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(EXAMPLE), role, "@unused", STREAM, "--server", url]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
+
+    # Each waits five seconds for the server.
+    for process in [start(role) for role in ("into", "out")]:
+        output, errors = process.communicate(timeout=50)
+        assert (process.returncode, output) == (1, "")
+        assert errors.startswith(f"cannot connect: expected a NATS server at {url}, found: ")
+        assert "Connect call failed" in errors
 
 
 def test_server_without_jetstream_is_reported(tmp_path: Path, nats_server: str) -> None:

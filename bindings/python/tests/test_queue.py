@@ -27,6 +27,7 @@ from tontine import (
     SenderDied,
     TooLarge,
 )
+from waiting import until_asleep
 
 
 def start(context: BaseContext, target: Any, *arguments: Any) -> BaseProcess:
@@ -327,22 +328,23 @@ def test_ends_of_parent_raise_forked_in_child(address: str) -> None:
 
 def test_lock_held_during_fork_is_reported_in_child(address: str) -> None:
     context = multiprocessing.get_context("fork")
-    with Mailbox(address), Sender(address, cap=4096) as sender, Queue[str]() as results:
+    mailbox = Mailbox(address)
+    with Sender(address, cap=4096) as sender, Queue[str]() as results:
         results.bind()
 
         def fill() -> None:
-            try:
+            # The mailbox may be closed before it has accepted the lane.
+            with pytest.raises((Closed, OwnerDied)):
                 while True:
-                    sender.send(bytes(512), timeout=2)
-            except TimeoutError:
-                pass
+                    sender.send(bytes(512))
 
         thread = threading.Thread(target=fill)
         thread.start()
-        time.sleep(0.2)
+        until_asleep(thread.native_id)
         process = start(context, use_after_fork, results, sender, results)
         assert results.get(timeout=30) == "forked"
         process.join()
+        mailbox.close()
         thread.join()
 
 

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 import pytest
-from tontine import Closed, Mailbox, Sender, SenderDied, TimedOut
+from tontine import Closed, Mailbox, OwnerDied, Sender, SenderDied, TimedOut
+from waiting import until, until_asleep
 
 WAITS = {
     "recv": "Mailbox(address).recv()",
@@ -34,21 +34,22 @@ WAITS = {
 @pytest.mark.parametrize("wait", WAITS)
 def test_ctrl_c_ends_each_wait(address: str, wait: str) -> None:
     program = (
-        "from tontine import *\nimport os, sys, threading, time\n"
+        "from tontine import *\nimport os, sys, threading\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from waiting import until_asleep\n"
         f"address = {address!r}\n"
         "def report():\n"
-        "    time.sleep(0.3)\n"
+        "    until_asleep(os.getpid())\n"
         "    print('waits', flush=True)\n"
-        "threading.Thread(target=report, daemon=True).start()\n"
-        f"try:\n    {WAITS[wait].replace(chr(10), chr(10) + '    ')}\n"
+        "try:\n"
+        "    threading.Thread(target=report, daemon=True).start()\n"
+        f"    {WAITS[wait].replace(chr(10), chr(10) + '    ')}\n"
         "except KeyboardInterrupt:\n    sys.exit(7)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "waits\n"
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 7
-    assert time.monotonic() - start < 5
+    assert process.wait(40) == 7
     process.stdout.close()
 
 
@@ -67,13 +68,15 @@ def handled() -> object:
 
 def test_wait_continues_after_signal_handler(address: str, handled: list[int]) -> None:
     with Mailbox(address) as mailbox, Sender(address) as sender:
-        main = threading.main_thread().ident
+        main, native = threading.main_thread().ident, threading.main_thread().native_id
         assert main is not None
 
         def disturb() -> None:
-            for _ in range(5):
-                time.sleep(0.05)
+            for number in range(5):
+                until_asleep(native)
                 signal.pthread_kill(main, signal.SIGUSR1)
+                # Signals that are pending at the same time are one.
+                until(lambda: len(handled) > number, "the handler has run")
             sender.send(b"after five signals")
 
         thread = threading.Thread(target=disturb)
@@ -81,14 +84,21 @@ def test_wait_continues_after_signal_handler(address: str, handled: list[int]) -
         assert mailbox.recv() == b"after five signals"
         thread.join()
         assert handled == [signal.SIGUSR1] * 5
-        # A signal does not prolong a timeout (PEP 475).
-        timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1))
-        timer.start()
+        # A signal does not prolong a timeout (PEP 475): otherwise these would do so without end.
+        ended = threading.Event()
+
+        def repeat() -> None:
+            while not ended.wait(0.02):
+                signal.pthread_kill(main, signal.SIGUSR1)
+
+        thread = threading.Thread(target=repeat)
+        thread.start()
         start = time.monotonic()
         with pytest.raises(TimedOut):
             mailbox.recv(0.2)
-        assert 0.2 <= time.monotonic() - start < 5
-        timer.join()
+        assert time.monotonic() - start >= 0.2
+        ended.set()
+        thread.join()
 
 
 def test_handler_may_use_the_end_that_waits(address: str) -> None:
@@ -111,24 +121,29 @@ def test_handler_may_use_the_end_that_waits(address: str) -> None:
 
 @pytest.mark.parametrize("wait", ["recv", "send"])
 def test_other_threads_run_during_wait(address: str, wait: str) -> None:
-    with Mailbox(address) as mailbox, Sender(address, cap=4096) as sender:
+    mailbox = Mailbox(address)
+    with Sender(address, cap=4096) as sender:
 
         def fill() -> None:
-            while True:
-                sender.send(bytes(512), timeout=0.5)
+            # The mailbox may be closed before it has accepted the lane.
+            with pytest.raises((Closed, OwnerDied)):
+                while True:
+                    sender.send(bytes(512), timeout=40)
 
-        call: Callable[[], object] = fill if wait == "send" else lambda: mailbox.recv(0.5)
+        def receive() -> None:
+            with pytest.raises(ValueError, match="mailbox is closed"):
+                mailbox.recv(40)
 
-        def run() -> None:
-            with pytest.raises(TimedOut):
-                call()
-
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=fill if wait == "send" else receive)
         thread.start()
+        until_asleep(thread.native_id)
         turns = 0
-        while thread.is_alive():
+        while turns < 1000:
             turns += 1
-        assert turns > 1000
+        # If it kept the interpreter's lock, it would have ended by its timeout.
+        assert thread.is_alive()
+        mailbox.close()
+        thread.join()
 
 
 def test_async_for_yields_messages(address: str) -> None:
