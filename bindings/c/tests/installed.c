@@ -137,7 +137,7 @@ static void messages(const char *path)
     EXPECT_ERROR(tontine_sender_peer(sender, &peer), ENODATA);
     EXPECT(tontine_sender_send(sender, "first", 5) == 0);
     EXPECT(tontine_sender_try_send(sender, NULL, 0) == 0);
-    EXPECT(tontine_sender_send_timeout(sender, "a third message", 15, 1000) == 0);
+    EXPECT(tontine_sender_send_timeout(sender, "a third message", 15, 40000) == 0);
     EXPECT_ERROR(tontine_sender_send(sender, NULL, 1), EINVAL);
     EXPECT_ERROR(tontine_sender_send(sender, large, sizeof large), EMSGSIZE);
     EXPECT(tontine_sender_max_message_length(sender) > 4096);
@@ -182,13 +182,13 @@ static void messages(const char *path)
     EXPECT(tontine_sender_send(twin, "twin", 4) == 0);
     wait.fd = tontine_mailbox_fd(mailbox);
     wait.events = POLLIN;
-    EXPECT(poll(&wait, 1, 10000) == 1);
-    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
+    EXPECT(poll(&wait, 1, 40000) == 1);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 4);
     /* One process has two lanes. */
     EXPECT(tontine_mailbox_sender(mailbox, &second) == 0 && second != first);
     EXPECT(tontine_mailbox_ack(mailbox) == 0);
     EXPECT(tontine_sender_send(sender, "first", 5) == 0);
-    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 5);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 5);
     EXPECT(tontine_mailbox_sender(mailbox, &again) == 0 && again == first);
     EXPECT(tontine_mailbox_ack(mailbox) == 0);
     EXPECT(tontine_mailbox_next_error(mailbox) == 0);
@@ -230,10 +230,10 @@ static void a_restart_is_waited_out(const char *path)
     EXPECT(tontine_sender_send(sender, "three", 5) == 0);
     mailbox = tontine_mailbox_bind(path, NULL);
     EXPECT(tontine_sender_wait_acked(sender, 100) < 0);
-    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 3);
-    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 5);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 3);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 5);
     tontine_mailbox_close(mailbox);
-    EXPECT(tontine_sender_wait_acked(sender, 10000) == 0);
+    EXPECT(tontine_sender_wait_acked(sender, 40000) == 0);
     tontine_sender_close(sender);
 }
 
@@ -255,9 +255,9 @@ static void free_space_is_awaited(const char *path)
     wait.events = POLLIN;
     EXPECT(poll(&wait, 1, 0) == 0);
     while (sent-- > 0)
-        EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == sizeof text);
+        EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == sizeof text);
     EXPECT(tontine_mailbox_ack(mailbox) == 0);
-    EXPECT(poll(&wait, 1, 10000) == 1);
+    EXPECT(poll(&wait, 1, 40000) == 1);
     EXPECT(tontine_sender_arm(sender, sizeof text) == 0);
     EXPECT(tontine_sender_try_send(sender, text, sizeof text) == 0);
     EXPECT_ERROR(tontine_sender_arm(sender, 1 << 20), EMSGSIZE);
@@ -277,7 +277,7 @@ static void sockets(void)
     EXPECT_ERROR(tontine_mailbox_adopt(mailbox, 4711), EBADF);
     sender = tontine_sender_from_socket(pair[1], NULL);
     EXPECT(tontine_sender_send(sender, "pair", 4) == 0);
-    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000) == 4);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 4);
     EXPECT_NULL(tontine_sender_clone(sender), ECONNREFUSED);
     EXPECT_NULL(tontine_sender_from_socket(-1, NULL), EBADF);
     tontine_sender_close(sender);
@@ -347,7 +347,7 @@ static void a_forked_child_owns_nothing(const char *path)
     }
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
     EXPECT(tontine_sender_send(sender, "still", 5) == 0);
-    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10000), EMSGSIZE);
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000), EMSGSIZE);
     tontine_sender_close(sender);
     tontine_mailbox_close(mailbox);
     EXPECT(access(path, F_OK) != 0);
