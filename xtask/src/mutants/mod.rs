@@ -26,30 +26,44 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use clap::Args;
-
 use tree::PatchedTree;
 
+use crate::arguments::{Arguments, usage};
+
 /// Arguments of `cargo xtask mutants`.
-#[derive(Debug, Args)]
+#[derive(Debug)]
 pub(crate) struct MutantsRequest {
-    /// Names of the patches to try [default: all]
+    /// Names of the patches to try; empty for all.
     names: Vec<String>,
-    /// Try only N mutants, which change with each commit, and only with tests
-    #[arg(long, value_name = "N", conflicts_with = "names")]
     sample: Option<usize>,
-    /// Break the protocol between two gateways instead
-    #[arg(long, conflicts_with_all = ["sample", "rules"])]
     protocol: bool,
-    /// Count the rules that random scenarios use, and break one after another
-    #[arg(long, conflicts_with_all = ["names", "sample"])]
     rules: bool,
-    /// Number of random scenarios that must use each rule
-    #[arg(long, value_name = "N", default_value_t = 100_000, requires = "rules")]
     scenarios: u64,
-    /// Seed of the first scenario
-    #[arg(long, value_name = "SEED", default_value_t = 93_000_000, requires = "rules")]
     seed: u64,
+}
+
+/// Number of random scenarios that must use each rule.
+const SCENARIOS: u64 = 100_000;
+/// Seed of the first scenario.
+const SEED: u64 = 93_000_000;
+
+impl MutantsRequest {
+    pub(crate) fn parse(mut arguments: Arguments) -> io::Result<Self> {
+        let sample = arguments.value("--sample")?;
+        let (protocol, rules) = (arguments.flag("--protocol"), arguments.flag("--rules"));
+        let scenarios = arguments.value("--scenarios")?;
+        let seed = arguments.value("--seed")?;
+        let names = arguments.names()?;
+        let kinds = [sample.is_some(), protocol, rules].into_iter().filter(|given| *given);
+        if kinds.count() > 1 || (sample.is_some() || rules) && !names.is_empty() {
+            return Err(usage("give one of names, --sample, --protocol and --rules".to_owned()));
+        }
+        if !rules && (scenarios.is_some() || seed.is_some()) {
+            return Err(usage("--scenarios and --seed need --rules".to_owned()));
+        }
+        let (scenarios, seed) = (scenarios.unwrap_or(SCENARIOS), seed.unwrap_or(SEED));
+        Ok(Self { names, sample, protocol, rules, scenarios, seed })
+    }
 }
 
 /// Tries the requested mutants. Without names, also checks that the copy with rules compiles.
@@ -111,6 +125,22 @@ mod tests {
 
     fn made_up(count: usize) -> Vec<Patch> {
         (0..count).map(|nth| Patch::made_up(&nth.to_string())).collect()
+    }
+
+    #[test]
+    fn contradicting_arguments_are_refused() {
+        let parse = |words: &str| {
+            let words = words.split_whitespace().map(std::ffi::OsString::from);
+            MutantsRequest::parse(Arguments::new(words))
+        };
+        for fine in ["", "one two", "--protocol one", "--sample 4", "--rules --seed 1"] {
+            parse(fine).expect(fine);
+        }
+        for wrong in ["--sample 4 one", "--rules --protocol", "--seed 1", "--rules one", "--what"] {
+            parse(wrong).expect_err(wrong);
+        }
+        let rules = parse("--rules --scenarios 7").expect("rules");
+        assert_eq!((rules.scenarios, rules.seed, rules.sample), (7, SEED, None));
     }
 
     #[test]

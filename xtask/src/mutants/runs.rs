@@ -7,17 +7,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use serde_json::Value;
-use tontine_unix_sim::LockingMode;
-
-use super::patch::Patch;
+use super::patch::{MODES, Patch};
 use super::tree::PatchedTree;
 
 /// Number of seeds that a test tries.
@@ -35,13 +32,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 struct FinderRow<'p> {
     mutant: &'p str,
     finder: Finder<'p>,
-    modes: &'p [LockingMode],
+    modes: &'p [&'static str],
     found: Mutex<Vec<ModeRun>>,
 }
 
 /// One mode of a row.
 struct ModeRun {
-    mode: LockingMode,
+    mode: &'static str,
     /// The seed or the schedule that shows the mutant, or the reason why it was not found.
     found: Result<String, String>,
     took: Duration,
@@ -73,7 +70,7 @@ pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) ->
     println!("built in {} s", began.elapsed().as_secs());
     programs.hold_without_mutant(patches)?;
     let began = Instant::now();
-    let jobs: Vec<(&FinderRow<'_>, LockingMode)> =
+    let jobs: Vec<(&FinderRow<'_>, &str)> =
         rows.iter().flat_map(|row| row.modes.iter().map(move |mode| (row, *mode))).collect();
     let next = AtomicUsize::new(0);
     let work = || -> io::Result<()> {
@@ -116,7 +113,7 @@ fn rows(patch: &Patch, explores: bool) -> Vec<FinderRow<'_>> {
 
 /// Prints a row of the table.
 fn print(mutant: &str, finder: Finder<'_>, all: &mut [ModeRun]) {
-    all.sort_by_key(|run| run.mode as usize);
+    all.sort_by_key(|run| MODES.iter().position(|mode| *mode == run.mode));
     let took: Duration = all.iter().map(|run| run.took).sum();
     let finder = match finder {
         Finder::Test(test) => test.to_owned(),
@@ -175,17 +172,17 @@ impl CopyPrograms {
 
     /// Runs the finder of a mutant in one mode. Returns the seed or the schedule, or the reason why
     /// the mutant was not found.
-    fn find(&self, row: &FinderRow<'_>, mode: LockingMode) -> io::Result<Result<String, String>> {
+    fn find(&self, row: &FinderRow<'_>, mode: &str) -> io::Result<Result<String, String>> {
         let mut command = match row.finder {
             Finder::Race(race) => {
                 let program = self.explored.as_ref().expect("built if a race is selected");
                 let mut command = Command::new(program);
-                command.args(["find", BOUND, &mode.to_string(), race]);
+                command.args(["find", BOUND, mode, race]);
                 command
             }
             Finder::Test(test) => {
                 let mut command = self.test(test, SEEDS);
-                command.env("RACE_MODE", mode.to_string());
+                command.env("RACE_MODE", mode);
                 command
             }
         };
@@ -202,7 +199,7 @@ impl CopyPrograms {
 }
 
 /// Returns the seed that a test's output names, or the reason why the output names none.
-fn seed_in(output: &str, mode: LockingMode) -> Result<String, String> {
+fn seed_in(output: &str, mode: &str) -> Result<String, String> {
     let start = format!("{mode}, seed ");
     let line_rest = output.lines().find_map(|line| line.strip_prefix(&start));
     match line_rest.and_then(|line_rest| line_rest.split_once(", which ")) {
@@ -222,7 +219,7 @@ fn schedule_in(output: &str) -> String {
 /// Runs a program. Returns its success and its output, or `None` if it did not end in time and was
 /// killed.
 fn output_in_time(mut command: Command) -> io::Result<Option<(bool, String)>> {
-    let mut file: File = tempfile::tempfile()?;
+    let mut file = nameless_file()?;
     let began = Instant::now();
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
     let mut child = command.spawn()?;
@@ -243,16 +240,30 @@ fn output_in_time(mut command: Command) -> io::Result<Option<(bool, String)>> {
     Ok(Some((status.success(), String::from_utf8_lossy(&bytes).into_owned())))
 }
 
+/// Creates a file without a name, which several processes can write to.
+fn nameless_file() -> io::Result<File> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("mutants-{}-{number}", std::process::id()));
+    let file = File::options().read(true).append(true).create_new(true).open(&path)?;
+    fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// Returns the path of the program that a message of cargo names.
+fn executable_in(message: &str) -> Option<PathBuf> {
+    let (_, rest) = message.split_once("\"executable\":\"")?;
+    Some(PathBuf::from(rest.split_once('"')?.0))
+}
+
 /// Builds a target of the copy, and returns the path of its program.
 fn executable(tree: &PatchedTree, arguments: &[&str], name: &str) -> io::Result<PathBuf> {
     let mut cargo = tree.cargo(arguments);
     cargo.args(["--locked", "--quiet", "--message-format=json-render-diagnostics"]);
     let done = cargo.stderr(Stdio::inherit()).output()?;
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
-    let built = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let program = built
-        .filter(|message| message["target"]["name"] == name)
-        .find_map(|message| Some(Path::new(message["executable"].as_str()?).to_owned()));
+    let is_of_target = |line: &&str| line.contains(&format!("\"name\":\"{name}\""));
+    let program = text.lines().filter(is_of_target).find_map(executable_in);
     match program {
         // The program is copied, because the repository's own build writes a program to the same
         // path.
@@ -274,7 +285,7 @@ mod tests {
 
     #[test]
     fn seed_in_accepts_only_a_reproducing_seed() {
-        let found = |output| seed_in(output, LockingMode::Coarse);
+        let found = |output| seed_in(output, "coarse");
         let ok = Ok("17".to_owned());
         assert_eq!(found("x\ncoarse, seed 17, which shows it again: Finished"), ok);
         let said = |output, part: &str| {
@@ -285,6 +296,14 @@ mod tests {
         said("parallel, seed 17, which shows it again: Finished", "another reason");
         said("running 0 tests\ntest result: ok. 0 passed", "no such test");
         said("running 1 test\ntest result: ok. 1 passed", "passes");
+    }
+
+    #[test]
+    fn executable_is_read_from_a_message_of_cargo() {
+        let message =
+            "{\"target\":{\"name\":\"sim\"},\"executable\":\"/t/deps/sim-1\",\"fresh\":true}";
+        assert_eq!(executable_in(message), Some(PathBuf::from("/t/deps/sim-1")));
+        assert_eq!(executable_in("{\"executable\":null}"), None);
     }
 
     #[test]

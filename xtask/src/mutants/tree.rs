@@ -28,27 +28,31 @@ impl PatchedTree {
     /// # Errors
     /// Fails if a patch does not apply.
     pub(super) fn make(root: &Path, set: &PatchSet) -> io::Result<Self> {
-        let staged = tempfile::tempdir()?;
-        let files = tracked(root)?;
-        for file in &files {
-            // A deleted file that is still tracked, or a link to a directory, is skipped.
-            let Ok(bytes) = fs::read(root.join(file)) else { continue };
-            write(&staged.path().join(file), &bytes)?;
-        }
-        for (from, to) in set.files {
-            write(&staged.path().join(to), &fs::read(root.join(set.folder()).join(from))?)?;
-        }
-        let module = staged.path().join(ROOT_MODULE);
-        fs::write(&module, fs::read_to_string(&module)? + set.lines)?;
-        for patch in patches(root, set)? {
-            apply(staged.path(), &fs::canonicalize(root.join(&patch.path))?, &patch.path)?;
-        }
         let target =
             env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         fs::create_dir_all(&target)?;
         let target = fs::canonicalize(target)?;
         let folder = target.join("mutants").join(set.name);
-        copy_changes(staged.path(), &folder)?;
+        let staged = folder.with_extension("staged");
+        if staged.exists() {
+            fs::remove_dir_all(&staged)?;
+        }
+        let files = tracked(root)?;
+        for file in &files {
+            // A deleted file that is still tracked, or a link to a directory, is skipped.
+            let Ok(bytes) = fs::read(root.join(file)) else { continue };
+            write(&staged.join(file), &bytes)?;
+        }
+        for (from, to) in set.files {
+            write(&staged.join(to), &fs::read(root.join(set.folder()).join(from))?)?;
+        }
+        let module = staged.join(ROOT_MODULE);
+        fs::write(&module, fs::read_to_string(&module)? + set.lines)?;
+        for patch in patches(root, set)? {
+            apply(&staged, &fs::canonicalize(root.join(&patch.path))?, &patch.path)?;
+        }
+        copy_changes(&staged, &folder)?;
+        fs::remove_dir_all(&staged)?;
         Ok(Self { folder, target })
     }
 

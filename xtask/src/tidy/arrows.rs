@@ -1,14 +1,10 @@
 //! Dependencies of the crates. A crate depends only on crates that the architecture allows, and the
 //! library depends on few packages.
 
-use std::path::{Path, PathBuf};
-
-use serde_json::Value;
-
-use super::{Diagnostic, output};
+use super::{Diagnostic, TextFile};
 
 /// Allowed dependencies of each crate.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("tontine-c", &["tontine", "tontine-remote"]),
     ("tontine-mechanisms", &["tontine", "tontine-host"]),
     ("tontine-bench", &["tontine", "tontine-host"]),
@@ -44,18 +40,8 @@ const ALLOWED: [(&str, &[&str]); 12] = [
         ],
     ),
     ("tontine-zenoh", &["tontine", "tontine-remote"]),
-    (
-        "xtask",
-        &[
-            "tontine",
-            "tontine-bench",
-            "tontine-crash",
-            "tontine-experiments",
-            "tontine-host",
-            "tontine-unix",
-            "tontine-unix-sim",
-        ],
-    ),
+    ("tontine-fuzz", &["tontine"]),
+    ("tontine-python", &["tontine"]),
 ];
 
 /// The crate on which other programs depend.
@@ -64,63 +50,88 @@ const LIBRARY: &str = "tontine";
 /// of tests do not.
 const MOST_DEPENDENCIES: usize = 6;
 
-/// Packages outside of the workspace whose dependencies are checked too.
-const EXCLUDED: [&str; 1] = ["crates/zenoh/Cargo.toml"];
-
-/// Checks the dependencies of the members of the workspace and of [`EXCLUDED`], which cargo lists.
-pub(super) fn check(root: &Path) -> Vec<Diagnostic> {
-    if !root.join("Cargo.toml").exists() {
-        return Vec::new();
-    }
-    let complain = |text| {
-        let path = PathBuf::from("Cargo.toml");
-        Diagnostic { path, line: 0, text }
-    };
-    match metadata(root) {
-        Ok(metadata) => forbidden(&metadata)
-            .into_iter()
-            .chain(limit_violations(&metadata))
-            .map(complain)
-            .collect(),
-        Err(why) => vec![complain(why)],
-    }
+/// A package, as its manifest describes it.
+struct Manifest<'f> {
+    file: &'f TextFile,
+    name: &'f str,
+    dependencies: Vec<Dependency<'f>>,
+    has_build_script: bool,
 }
 
-/// Returns the metadata of the workspace, with the excluded packages among its packages.
-fn metadata(root: &Path) -> Result<Value, String> {
-    let read = |manifest: &str| {
-        let mut arguments = vec!["metadata", "--no-deps", "--offline", "--format-version", "1"];
-        arguments.extend(["--manifest-path", manifest]);
-        let text = output(root, "cargo", &arguments)?;
-        serde_json::from_str::<Value>(&text).map_err(|error| error.to_string())
+/// A dependency of a package.
+#[derive(Debug)]
+struct Dependency<'f> {
+    name: &'f str,
+    /// `true` for a dependency of tests and examples only.
+    is_dev: bool,
+}
+
+/// Checks the dependencies of all packages, inside and outside of the workspace.
+pub(super) fn check(files: &[TextFile]) -> Vec<Diagnostic> {
+    let packages = manifests(files);
+    let mut found = forbidden(&packages);
+    if !packages.is_empty() {
+        found.extend(limit_violations(&packages));
+    }
+    found
+}
+
+/// Reads the manifests of all packages.
+fn manifests(files: &[TextFile]) -> Vec<Manifest<'_>> {
+    let read = |file| {
+        let mut manifest = read(file)?;
+        let script = file.path.with_file_name("build.rs");
+        manifest.has_build_script |= files.iter().any(|file| file.path == script);
+        Some(manifest)
     };
-    let mut metadata = read("Cargo.toml")?;
-    for manifest in EXCLUDED.into_iter().filter(|manifest| root.join(manifest).exists()) {
-        let mut excluded = read(manifest)?;
-        let packages = excluded["packages"].as_array_mut().map(std::mem::take);
-        if let Some(all) = metadata["packages"].as_array_mut() {
-            all.extend(packages.unwrap_or_default());
+    files.iter().filter(|file| file.path.ends_with("Cargo.toml")).filter_map(read).collect()
+}
+
+/// Reads a manifest line by line; each dependency begins a line, or has a table of its own. Returns
+/// `None` if the manifest is of no package.
+fn read(file: &TextFile) -> Option<Manifest<'_>> {
+    let mut manifest = Manifest { file, name: "", dependencies: vec![], has_build_script: false };
+    let mut table = "";
+    for line in file.text.lines() {
+        if let Some(header) = line.strip_prefix('[') {
+            table = header.trim_end().trim_end_matches(']');
+            if let Some((kind, name)) = table.rsplit_once("dependencies.") {
+                manifest.dependencies.push(Dependency { name, is_dev: kind.ends_with("dev-") });
+            }
+        } else if table == "package" {
+            if let Some(name) = line.strip_prefix("name = ") {
+                manifest.name = name.trim_matches('"');
+            }
+            manifest.has_build_script |= line.starts_with("build = \"");
+        } else if table.ends_with("dependencies") && !table.starts_with("workspace") {
+            let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
+            let name = &line[..end.unwrap_or(0)];
+            // A dependency may have another name in the sources.
+            let original =
+                line.split_once("package = \"").and_then(|(_, rest)| rest.split_once('"'));
+            if !name.is_empty() {
+                let name = original.map_or(name, |(original, _)| original);
+                let is_dev = table.ends_with("dev-dependencies");
+                manifest.dependencies.push(Dependency { name, is_dev });
+            }
         }
     }
-    Ok(metadata)
+    (!manifest.name.is_empty()).then_some(manifest)
 }
 
-/// Returns the dependencies between members that are not allowed.
-fn forbidden(metadata: &Value) -> Vec<String> {
-    let packages = || metadata["packages"].as_array().into_iter().flatten();
-    let names: Vec<&str> = packages().filter_map(|package| package["name"].as_str()).collect();
+/// Returns the dependencies between packages of the repository that are not allowed. A package may
+/// depend on itself, for features that only its tests need.
+fn forbidden(packages: &[Manifest<'_>]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    for package in packages() {
-        let dependent = package["name"].as_str().unwrap_or_default();
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let dependency_name = dependency["name"].as_str().unwrap_or_default();
-            let allowed = ALLOWED
-                .iter()
-                .any(|(from, to)| *from == dependent && to.contains(&dependency_name));
-            if names.contains(&dependency_name) && !allowed {
-                found.push(format!(
-                    "{dependent} depends on {dependency_name}, which ARCHITECTURE.md does not allow"
-                ));
+    for Manifest { file, name: dependent, dependencies, .. } in packages {
+        for Dependency { name: dependency, .. } in dependencies {
+            let allowed = dependent == dependency
+                || ALLOWED.iter().any(|(from, to)| from == dependent && to.contains(dependency));
+            if packages.iter().any(|package| package.name == *dependency) && !allowed {
+                let text = format!(
+                    "{dependent} depends on {dependency}, which ARCHITECTURE.md does not allow"
+                );
+                found.push(file.complain(0, text));
             }
         }
     }
@@ -128,85 +139,114 @@ fn forbidden(metadata: &Value) -> Vec<String> {
 }
 
 /// Returns the violations of the limits on the library's dependencies.
-fn limit_violations(metadata: &Value) -> Vec<String> {
-    let Some(library) = metadata["packages"]
-        .as_array()
-        .and_then(|packages| packages.iter().find(|package| package["name"] == LIBRARY))
-    else {
-        return vec![format!("expected a package {LIBRARY}, found none")];
+fn limit_violations(packages: &[Manifest<'_>]) -> Vec<Diagnostic> {
+    let Some(library) = packages.iter().find(|package| package.name == LIBRARY) else {
+        return vec![
+            packages[0].file.complain(0, format!("expected a package {LIBRARY}, found none")),
+        ];
     };
     let mut found = Vec::new();
-    let mut names: Vec<&str> = library["dependencies"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|dependency| dependency["kind"] != "dev")
-        .filter_map(|dependency| dependency["name"].as_str())
-        .collect();
+    let normal = library.dependencies.iter().filter(|dependency| !dependency.is_dev);
+    let mut names: Vec<&str> = normal.map(|dependency| dependency.name).collect();
     // A dependency that is named for several targets counts once.
     names.sort_unstable();
     names.dedup();
     if names.len() > MOST_DEPENDENCIES {
         let (count, names) = (names.len(), names.join(", "));
-        found.push(format!(
+        found.push(library.file.complain(0, format!(
             "{LIBRARY}: expected at most {MOST_DEPENDENCIES} dependencies, found {count} ({names})"
-        ));
+        )));
     }
-    let targets = library["targets"].as_array().into_iter().flatten();
-    let kinds = targets.flat_map(|target| target["kind"].as_array().into_iter().flatten());
-    if kinds.into_iter().any(|kind| kind == "custom-build") {
-        found.push(format!("{LIBRARY}: expected no build script, found one"));
+    if library.has_build_script {
+        found.push(
+            library.file.complain(0, format!("{LIBRARY}: expected no build script, found one")),
+        );
     }
     found
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn workspace(dependent: &str, dependency_name: &str) -> Value {
-        json!({ "packages": [
-            {
-                    "name": dependent,
-                    "dependencies": [{ "name": dependency_name }, { "name": "serde" }],
-                },
-            { "name": dependency_name, "dependencies": [] },
-        ] })
+    fn manifest(name: &str, rest: &str) -> TextFile {
+        let text = format!("[package]\nname = \"{name}\"\n{rest}\n");
+        TextFile::made_up(&format!("crates/{name}/Cargo.toml"), &text)
+    }
+
+    fn texts(files: &[TextFile]) -> Vec<String> {
+        check(files).into_iter().map(|found| found.text).collect()
     }
 
     #[test]
     fn dependencies_follow_allowed_direction() {
-        assert_eq!(forbidden(&workspace("tontine-cli", "tontine-bench")), [""; 0]);
-        assert_eq!(forbidden(&workspace("tontine-bench", "tontine-cli")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine-bench", "tontine-experiments")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine-report", "tontine-experiments")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine-unix", "tontine-unix-sim")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine-unix-sim", "tontine-unix-lab")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine-unix", "tontine")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine", "tontine-unix")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine-crash", "xtask")).len(), 1);
-        assert_eq!(forbidden(&workspace("tontine-zenoh", "tontine-remote")), [""; 0]);
-        assert_eq!(forbidden(&workspace("tontine-cli", "tontine-zenoh")).len(), 1);
+        let complaints = |dependent: &str, dependency: &str| {
+            let rest = format!("\n[dependencies]\n{dependency}.workspace = true\nserde = \"1\"");
+            let library = (![dependent, dependency].contains(&LIBRARY)).then_some(LIBRARY);
+            let others = [Some(dependency), library].into_iter().flatten();
+            let mut files: Vec<TextFile> = others.map(|name| manifest(name, "")).collect();
+            files.push(manifest(dependent, &rest));
+            texts(&files)
+        };
+        for (dependent, dependency) in [
+            ("tontine-cli", "tontine-bench"),
+            ("tontine-zenoh", "tontine-remote"),
+            ("tontine", "tontine"),
+        ] {
+            assert_eq!(complaints(dependent, dependency), [""; 0], "{dependent}");
+        }
+        for (dependent, dependency) in [
+            ("tontine-bench", "tontine-cli"),
+            ("tontine-bench", "tontine-experiments"),
+            ("tontine-report", "tontine-experiments"),
+            ("tontine-unix", "tontine-unix-sim"),
+            ("tontine-unix-sim", "tontine-unix-lab"),
+            ("tontine-unix", "tontine"),
+            ("tontine", "tontine-unix"),
+            ("tontine-crash", "xtask"),
+            ("xtask", "tontine"),
+            ("tontine-cli", "tontine-zenoh"),
+        ] {
+            let found = complaints(dependent, dependency);
+            assert_eq!(found.len(), 1, "{dependent} on {dependency}: {found:?}");
+        }
     }
 
-    fn library(dependencies: usize, kind: &str) -> Value {
-        let mut all: Vec<Value> =
-            (0..dependencies).map(|number| json!({ "name": format!("d{number}") })).collect();
-        // A duplicate, and a dependency of the tests.
-        all.push(json!({ "name": "d0", "kind": null, "target": "cfg(loom)" }));
-        all.push(json!({ "name": "proptest", "kind": "dev" }));
-        json!({ "packages": [
-            { "name": "tontine", "dependencies": all, "targets": [{ "kind": [kind] }] },
-        ] })
+    #[test]
+    fn every_form_of_a_dependency_is_read() {
+        let rest = "[features]\na = [\n    \"dep:x\",\n]\n[dependencies]\n# A comment.\n\
+                    one.workspace = true\ntwo = { version = \"1\", features = [\n    \"x\",\n] }\n\
+                    named = { package = \"three\", version = \"1\" }\n\
+                    [target.'cfg(loom)'.dev-dependencies]\nfour = \"1\"\n\
+                    [dependencies.five]\nversion = \"1\"\n[dev-dependencies.six]\nversion = \"1\"\n\
+                    [build-dependencies]\nseven = \"1\"\n[lints]\nworkspace = true";
+        let file = manifest("a", rest);
+        let read = read(&file).expect("a package");
+        let found: Vec<(&str, bool)> =
+            read.dependencies.iter().map(|one| (one.name, one.is_dev)).collect();
+        let normal = ["one", "two", "three"].map(|name| (name, false));
+        let others = [("four", true), ("five", false), ("six", true), ("seven", false)];
+        assert_eq!(found, [&normal[..], &others[..]].concat());
     }
 
     #[test]
     fn library_dependencies_are_limited() {
-        assert_eq!(limit_violations(&library(6, "lib")), [""; 0]);
-        assert_eq!(limit_violations(&library(7, "lib")).len(), 1);
-        assert_eq!(limit_violations(&library(6, "custom-build")).len(), 1);
-        assert_eq!(limit_violations(&workspace("xtask", "tontine-bench")).len(), 1, "no library");
+        let library = |count: usize, more: &str| {
+            let lines: Vec<String> =
+                (0..count).map(|number| format!("d{number} = \"1\"")).collect();
+            let rest = format!(
+                "{more}\n[dependencies]\n{}\n[target.'cfg(loom)'.dependencies]\nd0 = \"1\"\n\
+                 [dev-dependencies]\nproptest = \"1\"\n",
+                lines.join("\n")
+            );
+            [manifest(LIBRARY, &rest)]
+        };
+        assert_eq!(texts(&library(6, "")), [""; 0]);
+        assert_eq!(texts(&library(7, "")).len(), 1);
+        assert_eq!(texts(&library(6, "build = \"script.rs\"")).len(), 1);
+        let [manifest_of_library] = library(6, "");
+        let script = TextFile::made_up("crates/tontine/build.rs", "fn main() {}\n");
+        assert_eq!(texts(&[manifest_of_library, script]).len(), 1);
+        assert_eq!(texts(&[manifest("tontine-cli", "")]).len(), 1, "no library");
     }
 }

@@ -71,7 +71,7 @@ fn check_crate(package: &str, modules: &[(Module, &TextFile)]) -> Vec<Diagnostic
     let mut neighbours: BTreeMap<&[String], Graph> = BTreeMap::new();
     let mut read = Vec::new();
     for (module, file) in modules {
-        match syn::parse_file(&file.text) {
+        match file.syntax() {
             Ok(syntax) => read.push((module, syntax)),
             Err(error) => found.push(file.complain(0, format!("cannot be parsed: {error}"))),
         }

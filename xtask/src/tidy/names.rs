@@ -36,9 +36,9 @@ fn complaints(files: &[TextFile], shared: &str, public_shared: &[&str]) -> Vec<D
     let mut types: BTreeMap<String, Vec<Declaration<'_>>> = BTreeMap::new();
     for file in files.iter().filter(|file| is_source(file)) {
         // `floors` reports a file that cannot be parsed.
-        let Ok(syntax) = syn::parse_file(&file.text) else { continue };
+        let Ok(syntax) = file.syntax() else { continue };
         let mut names = TypeNames::default();
-        names.visit_file(&syntax);
+        names.visit_file(syntax);
         for (name, is_public) in names.0 {
             types.entry(name).or_default().push(Declaration { file, is_public });
         }

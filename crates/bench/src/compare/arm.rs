@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use crate::engine::invoked::{InvocationRequest, InvocationResult, MetricSummary};
 use crate::engine::launch::{LaunchResult, Launcher};
 use crate::engine::stop::StopRequest;
-use crate::injected_delay::InjectedDelay;
 use crate::task::InvocationTask;
 
 /// One side of a comparison, which the second stage asks for figures. Usually it is an [`Arm`];
@@ -31,21 +30,13 @@ pub trait FigureSource {
 pub struct Arm {
     program: PathBuf,
     arguments: Vec<OsString>,
-    /// Delay planted into the arm's invocations, which only a trial of the comparison itself uses.
-    plant: Option<InjectedDelay>,
 }
 
 impl Arm {
     /// Returns the arm for the program at `path`, which serves an invocation when called with
     /// `arguments`.
     pub fn new(path: &Path, arguments: Vec<OsString>) -> Self {
-        Self { program: path.to_owned(), arguments, plant: None }
-    }
-
-    /// Returns the same program with a planted delay.
-    #[must_use]
-    pub fn planted(&self, plant: InjectedDelay) -> Self {
-        Self { plant: Some(plant), ..self.clone() }
+        Self { program: path.to_owned(), arguments }
     }
 }
 
@@ -66,8 +57,7 @@ impl FigureSource for Arm {
         task: &InvocationTask,
         stop: &StopRequest,
     ) -> Result<Vec<MetricSummary>, Missing> {
-        let plant = self.plant;
-        let order = InvocationRequest { task: task.clone(), block: 0, samples: None, plant };
+        let order = InvocationRequest { task: task.clone(), block: 0, samples: None };
         let launcher = Launcher {
             program: self.program.clone(),
             arguments: self.arguments.clone(),

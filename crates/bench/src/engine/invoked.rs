@@ -17,7 +17,6 @@ use tontine_host::error::{MeasureError, Result};
 use tontine_host::os::deadline;
 
 use crate::heap_map::HeapMap;
-use crate::injected_delay::InjectedDelay;
 use crate::machine::stolen_ms;
 use crate::observe::{Observed, ObservedEvent, PairedRatio, Series, Statistic};
 use crate::stats::summary::{Summary, summarise};
@@ -32,10 +31,6 @@ pub struct InvocationRequest {
     pub block: usize,
     /// Directory to which all samples are written, in order. `None` to write no samples.
     pub samples: Option<PathBuf>,
-    /// A known delay, for trials of the instrument itself. No command line of `tontine` requests
-    /// it.
-    #[serde(default)]
-    pub plant: Option<InjectedDelay>,
 }
 
 /// The reply of an invocation.
@@ -141,8 +136,7 @@ fn carry_out(
 ) -> InvocationReply {
     let clock = Clock::calibrated();
     let stolen_before = stolen_ms();
-    let planted = order.plant.map_or(Ok(()), |plant| plant.plant(&order.task.experiment));
-    let observed = planted.and_then(|()| measure(&order.task));
+    let observed = measure(&order.task);
     let stolen = stolen_ms().zip(stolen_before).map_or(0.0, |(after, before)| after - before);
     let outcome = match observed.and_then(|observed| sum_up(order, observed)) {
         Ok(measured) => InvocationResult::Measured(measured),

@@ -86,12 +86,7 @@ pub fn run(
             }
             let task = &plan.tasks[index];
             progress.invoking(task, block);
-            let order = InvocationRequest {
-                task: task.clone(),
-                block,
-                samples: samples.cloned(),
-                plant: None,
-            };
+            let order = InvocationRequest { task: task.clone(), block, samples: samples.cloned() };
             let invoked = Instant::now();
             let Some((reply, earlier)) = invoke(launcher, &order, stop) else {
                 break 'run;

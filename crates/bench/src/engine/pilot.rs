@@ -47,9 +47,7 @@ impl Pilot<'_> {
     pub fn try_at(&self, task: &InvocationTask, size: Size) -> Result<PilotRun, PilotFailure> {
         let task = InvocationTask { size, ..task.clone() };
         let began = Instant::now();
-        match self
-            .launcher
-            .launch(&InvocationRequest { task, block: 0, samples: None, plant: None }, self.stop)
+        match self.launcher.launch(&InvocationRequest { task, block: 0, samples: None }, self.stop)
         {
             LaunchResult::Stopped => Err(PilotFailure::Stopped),
             LaunchResult::Broken(why) => Err(PilotFailure::Unmeasurable(why)),

@@ -37,7 +37,7 @@ impl FreshProcesses<'_> {
         task: &InvocationTask,
         done: impl FnOnce(&InvocationResult),
     ) -> Result<InvocationFigures> {
-        let order = InvocationRequest { task: task.clone(), block: 0, samples: None, plant: None };
+        let order = InvocationRequest { task: task.clone(), block: 0, samples: None };
         let Some((reply, _)) = engine::invoke(self.launcher, &order, self.stop) else {
             return Err(MeasureError::fail("stopped"));
         };

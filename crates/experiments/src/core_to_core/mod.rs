@@ -9,7 +9,6 @@ mod explained;
 use std::sync::LazyLock;
 
 use tontine_bench::about::{Explanation, Topic};
-use tontine_bench::injected_delay;
 use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::Observed;
 use tontine_bench::size::Size;
@@ -77,7 +76,7 @@ impl Experiment for CoreToCore {
 
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
         let placement = placement_of(&task.params)?;
-        let rounds = injected_delay::brief(self.operations(&task.variant, task.size));
+        let rounds = self.operations(&task.variant, task.size);
         let warm_up = task.size.warm_up(rounds);
         round_trip::measure(&task.variant, rounds, warm_up, placement, StampMode::BatchesOnly)
     }

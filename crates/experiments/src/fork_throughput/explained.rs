@@ -47,8 +47,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               each child needs a moment of a processor too, before it sleeps, so two processors \
               are not enough for two processes that fork; more processes than processors are noted \
               with the figure. The size of the forking process matters: here it is small and has \
-              touched little memory (see thread-vs-process for large ones). `cargo xtask twins` \
-              times a plain C program that does the same as one process.",
+              touched little memory (see thread-vs-process for large ones). A plain C program that \
+              does the same as one process was compared with it (docs/evidence/twins.md).",
     calls: &[
         (
             "linux",

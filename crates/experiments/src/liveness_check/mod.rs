@@ -19,9 +19,7 @@ pub mod tried;
 pub mod ways;
 pub mod word;
 
-use rustix::io::Errno;
 use tontine_bench::about::{Explanation, Topic};
-use tontine_bench::injected_delay::{self, Delay};
 use tontine_bench::machine::topology::Topology;
 use tontine_bench::observe::{Observed, PairedRatio, Series};
 use tontine_bench::size::Size;
@@ -91,11 +89,9 @@ impl Experiment for LivenessCheck {
         // The events are tried before any thread is started, because trying them forks processes.
         let tried = match task.variant.as_str() {
             "dummy" | "load" => Vec::new(),
-            _ if injected_delay::delay().is_some() => Vec::new(),
             variant => tried::try_all(variant),
         };
-        let mut batch = batch_of(way, task.size);
-        batch.samples = injected_delay::brief(batch.samples);
+        let batch = batch_of(way, task.size);
         let seen = time(way, batch)?;
         let mut notes = Vec::new();
         if task.variant == "epoll-empty" {
@@ -135,28 +131,8 @@ fn time(way: &CheckMethod, batch: Batch) -> Result<Interleaved> {
         pin::pin_to(here)?;
         let plain = &monitored.page().plain;
         let (load, compare_exchange) = (BareLoad(plain), CompareExchange::new(plain));
-        match injected_delay::delay() {
-            None => interleaved(&check, &NoCheck, &load, &compare_exchange, &clock, batch),
-            Some(delay) => {
-                let slowed = SlowedCheck { check: &check, delay };
-                interleaved(&slowed, &NoCheck, &load, &compare_exchange, &clock, batch)
-            }
-        }
+        interleaved(&check, &NoCheck, &load, &compare_exchange, &clock, batch)
     })
-}
-
-/// A check with an additional planted delay.
-struct SlowedCheck<'a, C> {
-    check: &'a C,
-    delay: Delay,
-}
-
-impl<C: Check> Check for SlowedCheck<'_, C> {
-    #[inline(always)]
-    fn look(&self) -> std::result::Result<bool, Errno> {
-        self.delay.pass();
-        self.check.look()
-    }
 }
 
 /// Returns the ratios between the medians of batches that ran in turn.

@@ -24,7 +24,6 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tontine_bench::injected_delay::{self, Delay};
 use tontine_bench::machine::topology::Placement;
 use tontine_host::clock::{self, Clock, ClockSource};
 use tontine_host::error::{MeasureError, Result};
@@ -94,29 +93,6 @@ impl RoundPlan<'_> {
             StampMode::EveryRound | StampMode::BatchesOnly => 0,
             StampMode::Batched => self.rounds.div_ceil(SINGLES),
         }
-    }
-}
-
-/// An end that adds a planted delay to every message.
-struct SlowedEnd<'a, E> {
-    end: &'a mut E,
-    delay: Delay,
-}
-
-impl<E: RoundTripEnd> RoundTripEnd for SlowedEnd<'_, E> {
-    #[inline(always)]
-    fn send(&mut self) -> Result<()> {
-        self.delay.pass();
-        self.end.send()
-    }
-
-    #[inline(always)]
-    fn wait(&mut self) -> Result<()> {
-        self.end.wait()
-    }
-
-    fn forget(&mut self) -> Result<()> {
-        self.end.forget()
     }
 }
 
@@ -218,14 +194,6 @@ pub(super) fn answer(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<()
 /// Answers `rounds` rounds.
 #[inline(never)]
 pub(super) fn answer_rounds(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
-    match injected_delay::delay() {
-        None => answer_all(rounds, end),
-        Some(delay) => answer_all(rounds, &mut SlowedEnd { end, delay }),
-    }
-}
-
-#[inline(always)]
-fn answer_all(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
     for _ in 0..rounds {
         end.wait()?;
         end.send()?;
@@ -238,14 +206,7 @@ pub(super) fn time(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Time
     if let Some(paced) = &plan.paced {
         return paced.send(end);
     }
-    match injected_delay::delay() {
-        None => time_all(plan, end),
-        Some(delay) => time_all(plan, &mut SlowedEnd { end, delay }),
-    }
-}
-
-fn time_all(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Timed> {
-    bare_all(plan.warm_up, end)?;
+    bare(plan.warm_up, end)?;
     let batch = plan.batch();
     Ok(Timed {
         one_way: stamped(plan, plan.batches(), batch, end)?,
@@ -257,14 +218,6 @@ fn time_all(plan: &RoundPlan, end: &mut impl RoundTripEnd) -> Result<Timed> {
 /// Runs rounds without stamps.
 #[inline(never)]
 pub(super) fn bare(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
-    match injected_delay::delay() {
-        None => bare_all(rounds, end),
-        Some(delay) => bare_all(rounds, &mut SlowedEnd { end, delay }),
-    }
-}
-
-#[inline(always)]
-fn bare_all(rounds: usize, end: &mut impl RoundTripEnd) -> Result<()> {
     for _ in 0..rounds {
         end.send()?;
         end.wait()?;

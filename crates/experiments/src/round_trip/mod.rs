@@ -12,7 +12,6 @@
 use std::sync::LazyLock;
 
 use tontine_bench::about::{Explanation, Topic};
-use tontine_bench::injected_delay;
 use tontine_bench::machine::topology::{Placement, Topology};
 use tontine_bench::observe::{Observed, Series};
 use tontine_bench::size::Size;
@@ -148,7 +147,7 @@ impl Experiment for RoundTrip {
     }
 
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
-        let rounds = injected_delay::brief(self.operations(&task.variant, task.size));
+        let rounds = self.operations(&task.variant, task.size);
         let placement = placement_of(&task.params)?;
         measure(&task.variant, rounds, task.size.warm_up(rounds), placement, StampMode::Batched)
     }

@@ -61,8 +61,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               arrives, or has to be woken by an interrupt, which is expensive in a virtual \
               machine. Many signals sent for each received mean that the sender is faster than the \
               receiver, not that any figure is better. It does not say how long a single signal \
-              takes: see signal-delivery. `cargo xtask twins` times a plain C program that does \
-              the same as one pair.",
+              takes: see signal-delivery. A plain C program that does the same as one pair was \
+              compared with it (docs/evidence/twins.md).",
     calls: &[
         (
             "linux",

@@ -45,8 +45,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               with the parent, or its processor may have to be woken first, which is expensive in \
               a virtual machine. posix-spawn does more than the others, an exec: compare it with \
               fork and an exec, not with fork alone. In glibc its child reads the action of each \
-              of 60 signals and sets it again, over a hundred calls before the exec. `cargo xtask \
-              twins` times plain C programs that do the same.",
+              of 60 signals and sets it again, over a hundred calls before the exec. Plain C \
+              programs that do the same were compared with it (docs/evidence/twins.md).",
     calls: &[
         ("fork", calls::FORK),
         ("vfork", "clone with CLONE_VM|CLONE_VFORK and SIGCHLD, wait4; in the child exit_group"),

@@ -1,2 +1,0 @@
-#define TTAS 0
-#include "spinlock.h"

@@ -1,2 +1,0 @@
-#define TTAS 1
-#include "spinlock.h"
