@@ -4,6 +4,9 @@
 //! The code of a probe is decoded from its entry, along every branch and into every function that
 //! it calls, except the functions for other cases. These functions are listed here, and found by
 //! their names in the program's symbol table. A listed function that was inlined is decoded too.
+//!
+//! The promise is about optimised code, so these tests need a release build:
+//! `cargo test --release --package tontine --test machine_code`.
 
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code, reason = "reads its own instructions")]
@@ -207,6 +210,7 @@ fn functions() -> Functions {
 /// Regression: the addresses of mapped memory were obtained by calls, two or four per message,
 /// because a function without `#[inline]` is not inlined into a separately compiled program.
 #[test]
+#[cfg_attr(debug_assertions, ignore = "reads optimised code; run with --release")]
 fn fast_send_neither_locks_nor_fences_nor_enters_kernel() {
     let functions = functions();
     let entry = black_box(probe_send as *const ()) as u64;
@@ -240,6 +244,7 @@ fn fast_send_neither_locks_nor_fences_nor_enters_kernel() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "reads optimised code; run with --release")]
 fn fast_recv_neither_locks_nor_fences_nor_enters_kernel() {
     let functions = functions();
     let entry = black_box(probe_receive as *const ()) as u64;
@@ -269,6 +274,7 @@ fn fast_recv_neither_locks_nor_fences_nor_enters_kernel() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "reads optimised code; run with --release")]
 fn machine_code_check_finds_forbidden_instructions() {
     let functions = functions();
     let probes = [
