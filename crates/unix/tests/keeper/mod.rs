@@ -11,8 +11,9 @@ use tontine_unix::{
     WaitOptions, WaitStatus,
 };
 
-/// Maximum run time of a player; a player that exceeds it counts as endless.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum run time of a player, even on a busy machine; a player that exceeds it counts as
+/// endless.
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Status, which is not an errno, of a player that did not exit by itself.
 const NO_STATUS: i32 = 255;
 

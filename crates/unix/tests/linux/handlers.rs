@@ -263,9 +263,9 @@ fn handler_may_signal_and_wait_during_the_same_calls() {
             end(sys, forked);
             sys.kill(child.into(), None).unwrap();
         }
+        until("a handler found the child alive", || calls.load(Relaxed) > 0);
         stop.store(true, Relaxed);
         sys.join(sender.unwrap()).unwrap();
-        assert!(calls.load(Relaxed) > 0);
         sys.kill(child.into(), Some(Signal::KILL)).unwrap();
         end(sys, child);
     });

@@ -21,6 +21,20 @@ fn count(sys: &dyn Sys, signal: Signal) -> Arc<AtomicU32> {
     times
 }
 
+/// Sets an alarm of one second whose handler sets it again, so that a call is interrupted even if
+/// the first alarm expires before the call; returns the counter of the alarms.
+fn repeat_alarm(sys: &dyn Sys) -> Arc<AtomicU32> {
+    let times = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&times);
+    let action = SigAction::handler(move |sys, _| {
+        counted.fetch_add(1, Relaxed);
+        sys.alarm(1);
+    });
+    sys.sigaction(Signal::ALRM, Some(action)).unwrap();
+    sys.alarm(1);
+    times
+}
+
 #[test]
 fn blocked_signal_is_pending_until_unblocked() {
     play(|sys| {
@@ -80,9 +94,8 @@ fn sigtimedwait_takes_lowest_first_and_each_number_in_order() {
 #[test]
 fn sigtimedwait_is_interrupted_by_another_handler() {
     play(|sys| {
-        count(sys, Signal::ALRM);
+        repeat_alarm(sys);
         sys.sigprocmask(Some((SigmaskHow::Block, USR1))).unwrap();
-        sys.alarm(1);
         assert_eq!(sys.sigtimedwait(USR1, None), Err(Errno::EINTR));
     });
 }
@@ -101,11 +114,11 @@ fn alarm_returns_remaining_time_of_previous_alarm() {
 #[test]
 fn sleep_interrupted_by_a_handler_returns_the_remaining_time() {
     play(|sys| {
-        count(sys, Signal::ALRM);
-        sys.alarm(1);
+        repeat_alarm(sys);
         let start = sys.now();
         let (error, left) = sys.nanosleep(Duration::from_secs(1000)).unwrap_err();
         let slept = sys.now() - start;
+        sys.alarm(0);
         assert_eq!(error, Errno::EINTR);
         assert!(left < Duration::from_secs(1000) && left + slept >= Duration::from_secs(1000));
         assert_eq!(sys.nanosleep(Duration::from_millis(1)), Ok(()));
@@ -115,10 +128,9 @@ fn sleep_interrupted_by_a_handler_returns_the_remaining_time() {
 #[test]
 fn pause_returns_after_a_handler() {
     play(|sys| {
-        let times = count(sys, Signal::ALRM);
-        sys.alarm(1);
+        let times = repeat_alarm(sys);
         assert_eq!(sys.pause(), Errno::EINTR);
-        assert_eq!(times.load(Relaxed), 1);
+        assert!(times.load(Relaxed) > 0);
     });
 }
 

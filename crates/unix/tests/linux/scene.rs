@@ -6,8 +6,9 @@ use tontine_unix::{Children, Errno, Fd, Pid, Sys, WaitOptions, WaitStatus, Waite
 
 use crate::keeper::keep;
 
-/// Maximum run time of a process, in seconds. SIGALRM terminates a process that exceeds it.
-pub(crate) const TIMEOUT_S: u32 = 30;
+/// Maximum run time of a process, in seconds, even on a busy machine. SIGALRM terminates a process
+/// that exceeds it.
+pub(crate) const TIMEOUT_S: u32 = 300;
 
 /// Runs `test` in a forked process, and fails if an assertion of `test` fails.
 pub(crate) fn play(test: impl FnOnce(&dyn Sys) + Send + 'static) {
@@ -62,7 +63,7 @@ pub(crate) fn await_byte(sys: &dyn Sys, from: Fd) {
 
 /// Polls until `holds` returns `true`, for changes that the kernel does not report.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..20_000 {
+    for _ in 0..60_000 {
         if holds() {
             return;
         }
