@@ -352,7 +352,9 @@ impl Watchdog {
             }
             seen.runs = runs;
             if beat != seen.beat || name == 0 {
-                *seen = WorkerSample { runs, beat, since: now, named: false };
+                // Not `now`, which may be older than the beat if this thread was preempted.
+                let since = Instant::now();
+                *seen = WorkerSample { runs, beat, since, named: false };
                 continue;
             }
             if !seen.named && now.duration_since(seen.since) >= executor.options.busy_limit {
