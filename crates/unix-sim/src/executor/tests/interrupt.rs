@@ -53,20 +53,25 @@ fn stack_overflow_in_user_mode_ends_only_that_fiber() {
     assert_eq!((counts.live, counts.abandoned), (0, 3));
 }
 
-/// Runs one test of this program in a separate process, with `VARIABLE` set. Returns the signal
-/// that killed the process, and its error output.
-fn killed_in_child(test: &str) -> Option<(i32, String)> {
-    use std::os::unix::process::ExitStatusExt;
-    let output = std::process::Command::new(std::env::current_exe().expect("a test has a file"))
+/// Runs one test of this program alone in a separate process, with `VARIABLE` set.
+pub(super) fn run_alone(test: &str) -> std::process::Output {
+    std::process::Command::new(std::env::current_exe().expect("a test has a file"))
         .args(["--exact", test, "--nocapture"])
         .env(VARIABLE, "1")
         .output()
-        .expect("a test can be run");
+        .expect("a test can be run")
+}
+
+/// Runs one test like [`run_alone`]. Returns the signal that killed the process, and its error
+/// output.
+fn killed_in_child(test: &str) -> Option<(i32, String)> {
+    use std::os::unix::process::ExitStatusExt;
+    let output = run_alone(test);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     output.status.signal().map(|signal| (signal, said))
 }
 
-const VARIABLE: &str = "TONTINE_UNIX_CHILD";
+pub(super) const VARIABLE: &str = "TONTINE_UNIX_CHILD";
 
 #[test]
 fn stack_overflow_in_kernel_mode_aborts_and_names_fiber() {

@@ -8,6 +8,7 @@ use super::super::{
     ExecutorOptions, Fiber, FiberExecutor, Hooks, RunEnd, StackError, Start, abandon, context,
     current, current_id, park, preempt, processor, splhigh, splx, yield_now,
 };
+use super::interrupt::{VARIABLE, run_alone};
 use super::{start, start_on};
 use crate::split_mix::SplitMix;
 
@@ -359,9 +360,16 @@ fn unpark_of_ended_fiber_has_no_effect() {
     fiber.unpark();
 }
 
+/// The test runs in its own process, because other tests use memory too.
 #[test]
 fn parked_fiber_uses_little_memory() {
     const FIBERS: usize = 10_000;
+    if std::env::var_os(VARIABLE).is_none() {
+        let output = run_alone("executor::tests::parallel::parked_fiber_uses_little_memory");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+        return;
+    }
     let resident_kib = || {
         let file = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
         let pages = file.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
