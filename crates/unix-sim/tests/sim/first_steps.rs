@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tontine_unix::*;
 use tontine_unix_sim::*;
 
-use crate::systems::of;
+use crate::systems::{is_included, of};
 
 fn all() -> Vec<Virtual> {
     let mut all = vec![];
@@ -12,7 +12,9 @@ fn all() -> Vec<Virtual> {
         for executor in
             [Executor::Simulated { seed: 1 }, Executor::Simulated { seed: 99 }, Executor::Parallel]
         {
-            all.push(of(mode, executor).build().unwrap());
+            if is_included(mode, executor) {
+                all.push(of(mode, executor).build().unwrap());
+            }
         }
     }
     all

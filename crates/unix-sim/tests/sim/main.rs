@@ -6,6 +6,8 @@
 
 mod children;
 mod errnos;
+#[path = "../extent/mod.rs"]
+mod extent;
 mod first_steps;
 mod jobs;
 #[path = "../../../unix/tests/keeper/mod.rs"]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tontine_unix::{SigAction, SigSet, SigmaskHow, Signal, Sys};
 use tontine_unix_sim::{CostKind, CostModel, EndReason, Executor, LockingMode, RunReport, Virtual};
 
+use crate::extent;
+
 /// Runs `program` on a system with `processors` processors, and returns its result and the report.
 fn run<T: Send + 'static>(
     (mode, processors, seed, costs): (LockingMode, usize, u64, CostModel),
@@ -68,7 +70,7 @@ fn pairs(pairs: usize, processors: usize) -> impl FnOnce(&dyn Sys) -> Duration +
 
 #[test]
 fn modelled_run_repeats_for_equal_seed_and_costs() {
-    for mode in LockingMode::ALL {
+    for &mode in extent::modes() {
         let processors = if mode == LockingMode::Uniprocessor { 1 } else { 4 };
         let once =
             |seed| run((mode, processors, seed, CostModel::published()), pairs(3, processors));

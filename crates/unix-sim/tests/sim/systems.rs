@@ -1,8 +1,10 @@
-//! The systems on which tests run programs ([`of`], [`everywhere`]) and assertions about a run
-//! ([`assert_success`], [`assert_held`]).
+//! The systems on which tests run programs ([`of`], [`everywhere`], [`is_included`]) and assertions
+//! about a run ([`assert_success`], [`assert_held`]).
 
 use tontine_unix::{Fd, Sys, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
+
+use crate::extent;
 
 /// A program that every backend has and that copies its input to its output until the input ends.
 /// [`with_cat`] adds it to a virtual system.
@@ -11,14 +13,26 @@ pub(crate) const CAT: &str = "/bin/cat";
 /// Maximum number of steps of a simulated run. A run that exceeds it counts as endless.
 const MAX_STEPS: u64 = 3_000_000;
 
-/// Iterates over the systems of every mode and executor, with some seeds of the simulated executor.
+/// Returns `true` if tests run on this system. Of all modes, executors and seeds, tests run on
+/// three unless the [`extent`] is full: with one processor, with a master, and on real processors.
+pub(crate) fn is_included(mode: LockingMode, executor: Executor) -> bool {
+    let sampled = match mode {
+        LockingMode::Uniprocessor | LockingMode::Master => Executor::Simulated { seed: 1 },
+        _ => Executor::Parallel,
+    };
+    extent::is_full() || (extent::modes().contains(&mode) && executor == sampled)
+}
+
+/// Iterates over the included systems of every mode and executor, with some seeds of the simulated
+/// executor.
 pub(crate) fn everywhere() -> impl Iterator<Item = (String, Builder)> {
     let simulated = (0..8).map(|seed| Executor::Simulated { seed });
     let executors: Vec<_> = simulated.chain([Executor::Parallel; 2]).collect();
     let all = LockingMode::ALL
         .into_iter()
         .flat_map(move |mode| executors.clone().into_iter().map(move |executor| (mode, executor)));
-    all.map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
+    all.filter(|(mode, executor)| is_included(*mode, *executor))
+        .map(|(mode, executor)| (format!("{mode}, {executor:?}"), of(mode, executor)))
 }
 
 /// Returns a small system with 400 process numbers and 2 processors (1 in mode `Uniprocessor`).

@@ -11,14 +11,14 @@ use tontine_unix_sim::{Builder, Executor, LockingMode};
 pub(crate) use crate::children::{SELF, change, end, ignore, leader, sleep_on, sleeper};
 use crate::keeper::keep;
 pub(crate) use crate::systems::CAT;
-use crate::systems::{assert_held, of, with_cat};
+use crate::systems::{assert_held, is_included, of, with_cat};
 
 /// A process that does not exist.
 pub(crate) const MISSING: Pid = Pid::number_only(4_000_000);
 const SEEDS: [u64; 4] = [1, 7, 42, 1991];
 
-/// Runs `program` in every mode, simulated with several seeds and on real processors. A failure
-/// names the combination.
+/// Runs `program` in every mode, simulated with several seeds and on real processors, on the
+/// systems that [`is_included`] admits. A failure names the combination.
 pub(crate) fn everywhere(program: impl Fn(&dyn Sys) + Clone + Send + Sync + 'static) {
     with(|builder| builder, |_| {}, program);
 }
@@ -32,7 +32,8 @@ pub(crate) fn with(
 ) {
     let simulated = SEEDS.map(|seed| Executor::Simulated { seed });
     for mode in LockingMode::ALL {
-        for executor in simulated.into_iter().chain([Executor::Parallel]) {
+        let executors = simulated.into_iter().chain([Executor::Parallel]);
+        for executor in executors.filter(|executor| is_included(mode, *executor)) {
             let place = format!("mode {mode}, {executor:?}");
             let builder = with_cat(of(mode, executor).pids(1000));
             let unix = shape(builder).build().expect("a system");

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tontine_unix::{Sys, WaitStatus};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, RunReport, Virtual};
 
+use crate::extent;
+
 /// A program that exits with status 0 if the invariant under test holds.
 pub(crate) type Scene = Arc<dyn Fn(&dyn Sys) -> i32 + Send + Sync>;
 
@@ -22,7 +24,7 @@ pub(crate) struct Race {
 /// Returns the number of seeds per mode.
 fn seeds() -> u64 {
     let asked = std::env::var("RACE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    asked.unwrap_or(if cfg!(debug_assertions) { 300 } else { 2000 })
+    asked.unwrap_or(extent::seeds(if cfg!(debug_assertions) { 300 } else { 2000 }, 50))
 }
 
 /// Returns the modes to run: all, or the one that `RACE_MODE` names.

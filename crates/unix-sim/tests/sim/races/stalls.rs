@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use tontine_unix::{SigSet, SigmaskHow, Signal, SignalTarget, Sys};
 use tontine_unix_sim::{Builder, EndReason, Executor, LockingMode, SystemState};
 
+use crate::extent;
 use crate::systems::{everywhere, of, run};
 
 /// Starts threads that sleep without end, each in a different call.
@@ -128,7 +129,7 @@ fn threads_joining_each_other_deadlock() {
 
 #[test]
 fn run_stopped_at_any_step_reports_its_state() {
-    for mode in LockingMode::ALL {
+    for &mode in extent::modes() {
         for step in 1..200 {
             let count = Arc::new(AtomicI32::new(0));
             let counts = count.clone();

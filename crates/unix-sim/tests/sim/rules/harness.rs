@@ -11,7 +11,7 @@ pub(crate) use tontine_unix_sim::*;
 
 pub(crate) use crate::children::{bare, leader, sleep_on};
 use crate::keeper::keep;
-use crate::systems::{assert_held, of, run};
+use crate::systems::{assert_held, is_included, of, run};
 
 /// Name of the environment variable that makes a test run its rule on Linux only.
 const ON_LINUX: &str = "TONTINE_RULE_ON_LINUX";
@@ -22,10 +22,10 @@ const EXECUTORS: [Executor; 4] = [
     Executor::Parallel,
 ];
 
-/// A rule that held in each configuration.
+/// A rule that held on each included system.
 pub(crate) struct Held<F>(Arc<F>);
 
-/// Runs a rule in every mode, simulated and parallel.
+/// Runs a rule in every mode, simulated and parallel, on the systems that [`is_included`] admits.
 pub(crate) fn everywhere<F: Fn(&dyn Sys) + Send + Sync + 'static>(rule: F) -> Held<F> {
     everywhere_with(|builder| builder, rule)
 }
@@ -70,7 +70,7 @@ fn on<F: Fn(&dyn Sys) + Send + Sync + 'static>(
         return Held(rule);
     }
     for &mode in modes {
-        for &executor in executors {
+        for &executor in executors.iter().filter(|executor| is_included(mode, **executor)) {
             let rule = Arc::clone(&rule);
             let report = run(change(of(mode, executor).pids(1000)), move |sys| {
                 rule(sys);

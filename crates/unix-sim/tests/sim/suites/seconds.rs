@@ -2,13 +2,14 @@
 //! rules that compute for seconds. In real time, each rule runs once on processors and once on
 //! Linux, not in every mode.
 
+use crate::extent;
 use crate::rules::harness::*;
 use crate::systems::{assert_held, of, run};
 
 /// Runs a rule in every mode with the simulated clock, so that sleeping takes no real time, and
 /// once in real time.
 pub(crate) fn in_seconds(rule: fn(&dyn Sys)) {
-    for mode in LockingMode::ALL {
+    for &mode in extent::modes() {
         virtually(mode, Executor::Simulated { seed: 1 }, rule);
     }
     in_computed_seconds(rule);
