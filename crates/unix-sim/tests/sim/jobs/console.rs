@@ -9,7 +9,7 @@ use crate::jobs::scene::{CAT, Gate, SELF, change, end, fork, ignore, rest, sleep
 
 /// Reads output until `text` appears, and discards the output up to the end of `text`.
 fn await_text(console: &Console, seen: &mut Vec<u8>, place: &str, text: &[u8]) {
-    for _ in 0..200 {
+    for _ in 0..600 {
         seen.extend(console.output(Duration::from_millis(100)));
         if let Some(at) = seen.windows(text.len()).position(|window| window == text) {
             seen.drain(..at + text.len());
@@ -98,7 +98,7 @@ fn console_writer_waits_while_output_is_unread() {
         |place| {
             let mut seen = 0;
             while seen < MUCH {
-                let piece = console.output(Duration::from_secs(20));
+                let piece = console.output(Duration::from_secs(60));
                 assert!(!piece.is_empty(), "{place}: no more after {seen} bytes");
                 seen += piece.len();
             }

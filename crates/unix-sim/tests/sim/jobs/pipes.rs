@@ -137,11 +137,13 @@ fn write_after_last_reader_closes_returns_count_and_sigpipe() {
                 count.fetch_add(1, Ordering::Relaxed);
             });
             sys.sigaction(Signal::PIPE, Some(handler)).unwrap();
-            assert_eq!(sys.write(to, &[7; 3 * SIZE]), Ok(SIZE));
+            let wrote = sys.write(to, &[7; 3 * SIZE]);
+            // Linux does not reuse the space of one byte.
+            assert!(wrote == Ok(SIZE) || wrote == Ok(SIZE + 1), "{wrote:?}");
             assert_eq!(caught.load(Ordering::Relaxed), 1);
         });
-        // The loop is long enough for the writer to fill the pipe, even on a busy machine.
-        (0..50).for_each(|_| rest(sys));
+        // The writer fills the pipe before a byte can be read.
+        assert_eq!(sys.read(from, &mut [0]), Ok(1));
         sys.close(from).unwrap();
         assert_eq!(end(sys, writer), WaitStatus::Exited(0));
     });

@@ -8,9 +8,9 @@ use super::harness::*;
 #[test]
 fn alarm_returns_the_remaining_time_and_zero_cancels() {
     everywhere(|sys| {
-        assert_eq!(sys.alarm(100), 0);
-        assert_eq!(sys.alarm(200), 100);
-        assert_eq!(sys.alarm(0), 200);
+        assert_eq!(sys.alarm(1000), 0);
+        assert!((900..=1000).contains(&sys.alarm(2000)));
+        assert!((1900..=2000).contains(&sys.alarm(0)));
         assert_eq!(sys.alarm(0), 0);
     })
     .and_on_linux();
@@ -35,12 +35,20 @@ fn alarm_set_twice_expires_once_at_the_later_time() {
     timed(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
-        sys.alarm(1);
-        sys.alarm(2);
-        let before = sys.now();
-        assert_eq!(sys.pause(), Errno::EINTR);
+        block(sys, &[Signal::ALRM]);
+        let before = loop {
+            sys.alarm(1);
+            let before = sys.now();
+            if sys.alarm(2) > 0 {
+                break before;
+            }
+            // On a busy machine, the first alarm may expire before the second replaces it.
+            drain(sys, SigSet::of(&[Signal::ALRM]));
+        };
+        assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
         assert!(sys.now() - before >= Duration::from_millis(1900));
         assert_eq!(log.len(), 1);
+        assert_eq!(sys.alarm(0), 0);
     })
     .and_on_linux();
 }
@@ -72,11 +80,10 @@ fn nanosleep_sleeps_at_least_the_requested_time() {
 #[test]
 fn interrupted_nanosleep_returns_the_remaining_time() {
     timed(|sys| {
-        act(sys, Signal::ALRM, Log::default().signals());
-        sys.alarm(1);
-        let (errno, left) = sys.nanosleep(Duration::from_secs(100)).unwrap_err();
+        repeat_alarm(sys, |action| action);
+        let (errno, left) = sys.nanosleep(Duration::from_secs(1000)).unwrap_err();
         assert_eq!(errno, Errno::EINTR);
-        assert!(left > Duration::from_secs(90) && left < Duration::from_secs(100), "{left:?}");
+        assert!(left > Duration::from_secs(900) && left < Duration::from_secs(1000), "{left:?}");
     })
     .and_on_linux();
 }
@@ -84,18 +91,25 @@ fn interrupted_nanosleep_returns_the_remaining_time() {
 #[test]
 fn stop_neither_lengthens_nor_ends_a_sleep() {
     everywhere(|sys| {
-        let child = sys
-            .fork(|sys| {
-                let before = sys.now();
-                let slept = sys.nanosleep(20 * MOMENT);
-                i32::from(slept == Ok(()) && sys.now() - before >= 20 * MOMENT)
-            })
-            .unwrap();
-        rest(sys);
-        kill(sys, child, Signal::STOP);
-        change_of(sys, child, WaitOptions::STOPPED);
-        kill(sys, child, Signal::CONT);
-        assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
+        let change = loop {
+            let child = sys
+                .fork(|sys| {
+                    let before = sys.now();
+                    let slept = sys.nanosleep(20 * MOMENT);
+                    i32::from(slept == Ok(()) && sys.now() - before >= 20 * MOMENT)
+                })
+                .unwrap();
+            rest(sys);
+            kill(sys, child, Signal::STOP);
+            let change = change_of(sys, child, WaitOptions::STOPPED | WaitOptions::EXITED);
+            if change == WaitStatus::Stopped(Signal::STOP) {
+                kill(sys, child, Signal::CONT);
+                break end_of(sys, child);
+            }
+            // On a busy machine, the sleep may end before the stop.
+            assert_eq!(change, WaitStatus::Exited(1));
+        };
+        assert_eq!(change, WaitStatus::Exited(1));
     })
     .and_on_linux();
 }
@@ -103,13 +117,11 @@ fn stop_neither_lengthens_nor_ends_a_sleep() {
 #[test]
 fn simulated_clock_advances_when_all_threads_sleep() {
     let unix = Virtual::builder().executor(Executor::Simulated { seed: 5 }).build().unwrap();
-    let begun = std::time::Instant::now();
     let report = unix.run(|sys| {
         sys.nanosleep(Duration::from_secs(100_000)).unwrap();
         0
     });
     assert!(report.elapsed >= Duration::from_secs(100_000));
-    assert!(begun.elapsed() < Duration::from_secs(1000));
 }
 
 #[test]
@@ -165,8 +177,7 @@ fn profile_counts_every_tick_of_its_thread() {
 #[test]
 fn handler_ends_endless_sleep_and_signal_ends_endless_wait() {
     timed(|sys| {
-        act(sys, Signal::ALRM, Log::default().signals());
-        sys.alarm(1);
+        repeat_alarm(sys, |action| action);
         let (errno, left) = sys.nanosleep(Duration::MAX).unwrap_err();
         assert_eq!(errno, Errno::EINTR);
         assert!(left > Duration::from_secs(1_000_000_000), "{left:?}");

@@ -165,19 +165,37 @@ fn default_actions_terminate_stop_or_ignore() {
 #[test]
 fn sleeping_call_restarts_only_with_restart_flag() {
     everywhere(|sys| {
+        // Without the flag the child signals until it is killed, because a signal that arrives
+        // before the call interrupts nothing.
+        let signals = |sys: &dyn Sys, parent: Pid, restarts: bool| {
+            loop {
+                rest(sys);
+                kill(sys, parent, Signal::USR1);
+                rest(sys);
+                if restarts {
+                    break;
+                }
+            }
+        };
+        let ends = |sys: &dyn Sys, child: Pid, restarts: bool| {
+            if !restarts {
+                kill(sys, child, Signal::KILL);
+            }
+        };
         for (flags, expected) in [(ActionFlags::RESTART, 1), (ActionFlags::empty(), 2)] {
+            let restarts = expected == 1;
             let end = end_as(sys, move |sys| {
                 let parent = sys.getpid();
                 act(sys, Signal::USR1, Log::default().signals().with_flags(flags));
                 let child = sys
                     .fork(move |sys| {
-                        rest(sys);
-                        kill(sys, parent, Signal::USR1);
-                        rest(sys);
+                        signals(sys, parent, restarts);
                         0
                     })
                     .unwrap();
-                match sys.waitid(child.into(), WaitOptions::EXITED) {
+                let waited = sys.waitid(child.into(), WaitOptions::EXITED);
+                ends(sys, child, restarts);
+                match waited {
                     Ok(Some(_)) => 1,
                     Err(Errno::EINTR) => 2,
                     _ => 3,
@@ -188,15 +206,16 @@ fn sleeping_call_restarts_only_with_restart_flag() {
                 let parent = sys.getpid();
                 act(sys, Signal::USR1, Log::default().signals().with_flags(flags));
                 let bell = Bell::new(sys);
-                sys.fork(move |sys| {
-                    rest(sys);
-                    kill(sys, parent, Signal::USR1);
-                    rest(sys);
-                    bell.ring(sys);
-                    0
-                })
-                .unwrap();
-                match sys.read(bell.0, &mut [0]) {
+                let child = sys
+                    .fork(move |sys| {
+                        signals(sys, parent, restarts);
+                        bell.ring(sys);
+                        0
+                    })
+                    .unwrap();
+                let read = sys.read(bell.0, &mut [0]);
+                ends(sys, child, restarts);
+                match read {
                     Ok(1) => 1,
                     Err(Errno::EINTR) => 2,
                     _ => 3,

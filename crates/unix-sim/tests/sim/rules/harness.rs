@@ -165,6 +165,20 @@ impl Log {
     }
 }
 
+/// Sets an alarm of one second whose handler sets it again, so that a call is interrupted even if
+/// the first alarm expires before the call; returns the log of the alarms.
+pub(crate) fn repeat_alarm(sys: &dyn Sys, change: impl Fn(SigAction) -> SigAction) -> Log {
+    let log = Log::default();
+    let noted = log.clone();
+    let handler = SigAction::handler(move |sys, info| {
+        noted.note(info.signal.number());
+        sys.alarm(1);
+    });
+    act(sys, Signal::ALRM, change(handler));
+    sys.alarm(1);
+    log
+}
+
 /// Maps each code to a number for a [`Log`].
 pub(crate) fn code(code: SigCode) -> i32 {
     match code {

@@ -111,14 +111,18 @@ fn sigsuspend_and_pause_sleep_through_ignored_signals() {
 #[test]
 fn process_in_sigsuspend_may_stop_and_continue() {
     everywhere(|sys| {
+        let ready = Bell::new(sys);
         let child = sys
-            .fork(|sys| {
+            .fork(move |sys| {
+                let blocked = [Signal::HUP, Signal::USR1];
                 act(sys, Signal::USR1, Log::default().signals());
-                block(sys, &[Signal::HUP]);
+                block(sys, &blocked);
+                ready.ring(sys);
                 assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
-                i32::from(sys.sigprocmask(None) == Ok(SigSet::of(&[Signal::HUP])))
+                i32::from(sys.sigprocmask(None) == Ok(SigSet::of(&blocked)))
             })
             .unwrap();
+        ready.heard(sys);
         rest(sys);
         kill(sys, child, Signal::STOP);
         assert_eq!(change_of(sys, child, WaitOptions::STOPPED), WaitStatus::Stopped(Signal::STOP));

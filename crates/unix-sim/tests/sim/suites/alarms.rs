@@ -10,46 +10,48 @@ fn alarm_signals_only_its_own_process() {
         let noted = log.clone();
         let handler = SigAction::handler(move |sys, _| noted.note(sys.getpid().number()));
         act(sys, Signal::ALRM, handler);
-        sys.alarm(100);
+        sys.alarm(1000);
         let seen = log.clone();
         let child = sys
             .fork(move |sys| {
+                block(sys, &[Signal::ALRM]);
                 assert_eq!(sys.alarm(1), 0, "the parent's alarm is not inherited");
-                assert_eq!(sys.pause(), Errno::EINTR);
+                assert_eq!(sys.sigsuspend(SigSet::EMPTY), Errno::EINTR);
                 i32::from(seen.all() == [sys.getpid().number()])
             })
             .unwrap();
         assert_eq!(end_of(sys, child), WaitStatus::Exited(1));
         assert!(!log.all().contains(&sys.getpid().number()));
-        assert!(sys.alarm(0) > 90);
+        assert!(sys.alarm(0) > 900);
     });
 }
 
 #[test]
 fn alarm_interrupts_or_restarts_a_read() {
     in_seconds(|sys| {
-        for flags in [ActionFlags::empty(), ActionFlags::RESTART] {
-            let log = Log::default();
-            act(sys, Signal::ALRM, log.signals().with_flags(flags));
-            let bell = Bell::new(sys);
-            sys.alarm(1);
-            let rung = log.clone();
-            // The read restarts, so another thread must end it.
-            let other = sys
-                .thread(move |sys| {
-                    block(sys, &[Signal::ALRM]);
-                    while rung.len() == 0 {
-                        rest(sys);
-                    }
+        let bell = Bell::new(sys);
+        repeat_alarm(sys, |action| action);
+        assert_eq!(sys.read(bell.0, &mut [0]), Err(Errno::EINTR));
+        sys.alarm(0);
+        let log = Log::default();
+        act(sys, Signal::ALRM, log.signals().with_flags(ActionFlags::RESTART));
+        block(sys, &[Signal::ALRM]);
+        let rung = log.clone();
+        // The read restarts, so another thread must end it.
+        let other = sys
+            .thread(move |sys| {
+                while rung.len() == 0 {
                     rest(sys);
-                    bell.ring(sys);
-                })
-                .unwrap();
-            let expected = if flags.is_empty() { Err(Errno::EINTR) } else { Ok(1) };
-            assert_eq!(sys.read(bell.0, &mut [0]), expected);
-            sys.join(other).unwrap();
-            assert_eq!(log.len(), 1);
-        }
+                }
+                rest(sys);
+                bell.ring(sys);
+            })
+            .unwrap();
+        unblock(sys, &[Signal::ALRM]);
+        sys.alarm(1);
+        assert_eq!(sys.read(bell.0, &mut [0]), Ok(1));
+        sys.join(other).unwrap();
+        assert_eq!(log.len(), 1);
     });
 }
 
@@ -57,11 +59,9 @@ fn alarm_interrupts_or_restarts_a_read() {
 fn alarm_interrupts_pause_with_any_handler_flags() {
     in_seconds(|sys| {
         for flags in [ActionFlags::SIGINFO, ActionFlags::empty()] {
-            let log = Log::default();
-            act(sys, Signal::ALRM, log.signals().with_flags(flags).with_mask(SigSet::ALL));
-            sys.alarm(1);
+            let log = repeat_alarm(sys, |action| action.with_flags(flags).with_mask(SigSet::ALL));
             assert_eq!(sys.pause(), Errno::EINTR);
-            assert_eq!(log.all(), [Signal::ALRM.number()]);
+            assert!(log.len() > 0);
         }
     });
 }
@@ -96,10 +96,10 @@ fn alarm_reaches_a_computing_program() {
 #[test]
 fn remaining_time_of_an_alarm_decreases() {
     in_seconds(|sys| {
-        sys.alarm(10);
+        sys.alarm(1000);
         sys.nanosleep(Duration::from_millis(1100)).unwrap();
         let left = sys.alarm(0);
-        assert!((1..=9).contains(&left), "{left}");
+        assert!((900..1000).contains(&left), "{left}");
     });
 }
 
@@ -142,7 +142,8 @@ fn longest_alarms_are_returned_unchanged() {
     everywhere(|sys| {
         for seconds in [i32::MAX as u32, u32::MAX / 2, u32::MAX / 4] {
             assert_eq!(sys.alarm(seconds), 0);
-            assert_eq!(sys.alarm(0), seconds);
+            // Less only if the machine is busy.
+            assert!((seconds - 100..=seconds).contains(&sys.alarm(0)), "{seconds}");
         }
     })
     .and_on_linux();
@@ -153,8 +154,16 @@ fn cancelled_alarm_never_expires() {
     in_seconds(|sys| {
         let log = Log::default();
         act(sys, Signal::ALRM, log.signals());
-        sys.alarm(1);
-        assert_eq!(sys.alarm(0), 1);
+        block(sys, &[Signal::ALRM]);
+        loop {
+            sys.alarm(1);
+            if sys.alarm(0) == 1 {
+                break;
+            }
+            // On a busy machine, the alarm may expire before it is cancelled.
+            drain(sys, SigSet::of(&[Signal::ALRM]));
+        }
+        unblock(sys, &[Signal::ALRM]);
         sys.nanosleep(Duration::from_millis(1100)).unwrap();
         assert_eq!(log.len(), 0);
     });

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
+use crate::keeper::keep;
 use crate::rules::harness::*;
 
 /// A program that both backends have and that exits immediately.
@@ -63,39 +64,47 @@ fn refusal(path: &str, user: u32) -> Option<Errno> {
     end.exited().filter(|status| *status != 0).map(Errno::from_raw)
 }
 
+/// Runs in a process of its own: a process that another test forks would hold the written files
+/// open, and their exec would return ETXTBSY.
 #[test]
 fn exec_of_unusable_file_returns_specific_errno() {
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))
-        .expect("the caller's own file");
-    let file = |name: &str, mode: u32| {
-        let path = folder.path().join(name);
-        File::create(&path).expect("a file");
-        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("the caller's own file");
-        path.to_str().expect("text").to_owned()
-    };
-    let empty = file("empty", 0o755);
-    let written = file("written", 0o755);
-    fs::copy(TRUE, &written).expect("a program");
-    let private = file("private", 0o700);
-    fs::copy(TRUE, &private).expect("a program");
-    fs::set_permissions(&private, Permissions::from_mode(0o700)).expect("the caller's own file");
-    let writer = OpenOptions::new().write(true).open(&written).expect("the caller's own file");
-    let cases = [
-        ("/".to_owned() + &"x".repeat(300), 0, Errno::ENAMETOOLONG),
-        (folder.path().join("nothing").to_str().unwrap().to_owned(), 0, Errno::ENOENT),
-        (String::new(), 0, Errno::ENOENT),
-        (empty.clone() + "/x", 0, Errno::ENOTDIR),
-        (file("text", 0o644), 0, Errno::EACCES),
-        (empty, 0, Errno::ENOEXEC),
-        (written.clone(), 0, Errno::ETXTBSY),
-        (private, 54_321, Errno::EACCES),
-    ];
-    for (path, user, errno) in cases {
-        assert_eq!(refusal(&path, user), Some(errno), "{path}");
-    }
-    drop(writer);
-    assert_eq!(refusal(&written, 0), None, "the writer has closed the file");
+    let status = keep(|_| {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755))
+            .expect("the caller's own file");
+        let file = |name: &str, mode: u32| {
+            let path = folder.path().join(name);
+            File::create(&path).expect("a file");
+            fs::set_permissions(&path, Permissions::from_mode(mode))
+                .expect("the caller's own file");
+            path.to_str().expect("text").to_owned()
+        };
+        let empty = file("empty", 0o755);
+        let written = file("written", 0o755);
+        fs::copy(TRUE, &written).expect("a program");
+        let private = file("private", 0o700);
+        fs::copy(TRUE, &private).expect("a program");
+        fs::set_permissions(&private, Permissions::from_mode(0o700))
+            .expect("the caller's own file");
+        let writer = OpenOptions::new().write(true).open(&written).expect("the caller's own file");
+        let cases = [
+            ("/".to_owned() + &"x".repeat(300), 0, Errno::ENAMETOOLONG),
+            (folder.path().join("nothing").to_str().unwrap().to_owned(), 0, Errno::ENOENT),
+            (String::new(), 0, Errno::ENOENT),
+            (empty.clone() + "/x", 0, Errno::ENOTDIR),
+            (file("text", 0o644), 0, Errno::EACCES),
+            (empty, 0, Errno::ENOEXEC),
+            (written.clone(), 0, Errno::ETXTBSY),
+            (private, 54_321, Errno::EACCES),
+        ];
+        for (path, user, errno) in cases {
+            assert_eq!(refusal(&path, user), Some(errno), "{path}");
+        }
+        drop(writer);
+        assert_eq!(refusal(&written, 0), None, "the writer has closed the file");
+        0
+    });
+    assert_eq!(status, Some(0));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::seconds::in_computed_seconds;
 use crate::rules::harness::*;
 
-/// Processor time that a computation uses, which is some ticks.
-const WORK: Duration = Duration::from_millis(50);
+/// Processor time that a computation uses, which is many times what a fork and a wait use.
+const WORK: Duration = Duration::from_millis(100);
 
 fn used(usage: Usage) -> Duration {
     usage.user + usage.system
