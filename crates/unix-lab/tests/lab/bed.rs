@@ -9,7 +9,7 @@ use races::RACES;
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_sim::LockingMode;
 
-use crate::keeper;
+use crate::{extent, keeper};
 
 /// Maximum number of schedules until a mistake is found, in any mode, as docs/guides/bed.md states.
 const MAX_SCHEDULES: u64 = 38;
@@ -38,7 +38,7 @@ fn in_all_modes() -> impl Iterator<Item = (&'static races::Race, LockingMode)> {
 
 #[test]
 fn corrected_program_holds_under_every_schedule() {
-    for (race, mode) in in_all_modes() {
+    for (race, mode) in in_all_modes().filter(|(_, mode)| extent::modes().contains(mode)) {
         let outcome = Exploration::new(|| race.right).mode(mode).preemption_bound(BOUND).run();
         println!("{}, {mode}: {:?} runs", race.name, outcome.by_bound);
         assert_eq!(outcome.violation, None, "{}, {mode}", race.name);

@@ -6,6 +6,7 @@ use tontine_unix_lab::explore::{Exploration, ExplorationReport};
 use tontine_unix_lab::scenario::Scenario;
 use tontine_unix_sim::LockingMode;
 
+use crate::extent;
 use crate::scenes::{KNOWN, Known, lost};
 
 /// Maximum preemptions in the tests; `cargo run --release -p tontine-unix-lab --example explored`
@@ -21,7 +22,7 @@ fn assert_held(what: &str, outcome: &ExplorationReport) {
 #[test]
 fn known_races_hold_in_all_modes() {
     for known in &KNOWN {
-        for mode in LockingMode::ALL {
+        for &mode in extent::modes() {
             // The longer races have thousands of schedules.
             let outcome = known.exploration(mode).preemption_bound(BOUND).max_schedules(300).run();
             assert_held(&format!("{}, {mode}", known.name), &outcome);
@@ -41,7 +42,7 @@ fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
     let scenarios = lost();
     assert!(scenarios.len() > 20, "{}", scenarios.len());
     for (name, scenario) in &scenarios {
-        for mode in LockingMode::ALL {
+        for &mode in extent::modes() {
             let exploration = Exploration::scenario(scenario).mode(mode).preemption_bound(1);
             let outcome = exploration.run();
             let what = format!("{name}, {mode}");
@@ -68,7 +69,7 @@ fn signal_before_call_is_lost_with_one_preemption_in_all_modes() {
 fn short() -> impl Iterator<Item = (&'static Known, LockingMode)> {
     let races = ["wait against exit", "signal against sigsuspend"];
     let short = KNOWN.iter().filter(move |known| races.contains(&known.name));
-    short.flat_map(|known| LockingMode::ALL.map(|mode| (known, mode)))
+    short.flat_map(|known| extent::modes().iter().map(move |mode| (known, *mode)))
 }
 
 /// Two adjacent steps without a common object are independent. With the reduction, the exploration

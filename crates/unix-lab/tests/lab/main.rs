@@ -7,6 +7,8 @@ mod conformance;
 #[path = "../examples/mod.rs"]
 mod examples;
 mod explore;
+#[path = "../../../unix-sim/tests/extent/mod.rs"]
+mod extent;
 #[path = "../../../unix/tests/keeper/mod.rs"]
 mod keeper;
 mod random;

@@ -4,7 +4,6 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -92,11 +91,8 @@ fn planted_mistake_is_found_and_replayed_by_schedule() {
 /// Sampling also finds the mistake. The seed alone, or the recorded schedule, reproduces the run
 /// exactly.
 #[test]
-#[allow(clippy::disallowed_types, reason = "a minute of real time")]
 fn planted_mistake_is_sampled_and_replayed_from_seed() {
-    let began = std::time::Instant::now();
     let (found, status) = explored(&["sample", "planted"]);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert_eq!(status, Some(1), "{found}");
     let (which, seen) = found.split_once(":\n").expect("a seed, a schedule and the violation");
     assert!(seen.contains("exited 9"), "{found}");

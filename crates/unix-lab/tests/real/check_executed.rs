@@ -4,10 +4,11 @@
 
 use tontine_unix_lab::check::{CheckOptions, Checker, Trace, TraceComparison, TraceEnd, against};
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::{LockingMode, Virtual};
+use tontine_unix_sim::Virtual;
 
 use crate::calls::{executes, has};
 use crate::examples::examples;
+use crate::extent;
 
 /// Number of orders of steps tried.
 const SEEDS: u64 = 4;
@@ -26,7 +27,7 @@ fn same_with(checker: &mut Checker, name: &str, scenario: &Scenario) -> Trace {
         let options = CheckOptions { seed, ..CheckOptions::new() };
         let real = checker.on_linux(scenario, &options);
         let real = real.unwrap_or_else(|error| panic!("{name}: {error}"));
-        for mode in LockingMode::ALL {
+        for &mode in extent::modes() {
             let options =
                 CheckOptions { builder: Virtual::builder().mode(mode), ..options.clone() };
             let found = against(scenario, &options, &real).expect("comparable on Linux");

@@ -7,6 +7,8 @@ mod check;
 mod check_executed;
 #[path = "../examples/mod.rs"]
 mod examples;
+#[path = "../../../unix-sim/tests/extent/mod.rs"]
+mod extent;
 mod found;
 #[path = "../../../unix/tests/keeper/mod.rs"]
 mod keeper;

@@ -5,7 +5,9 @@
 //! `scenario_executed.rs`.
 
 use std::io;
+use std::sync::Mutex;
 use std::thread;
+use std::time::Duration;
 
 use tontine_unix_lab::scenario::{
     KillTarget, PipeLog, Scenario, ScenarioVerdict, SystemCall, Timeline, read_log, root,
@@ -13,7 +15,11 @@ use tontine_unix_lab::scenario::{
 
 use crate::calls::{executes, has};
 use crate::examples::examples;
+use crate::extent;
 use crate::keeper::keep;
+
+/// Number of examples that run at a time. Most of them sleep.
+const AT_A_TIME: usize = 4;
 
 /// Returns `true` for calls that signal all processes, which on the real system are all processes
 /// of the machine.
@@ -23,6 +29,11 @@ fn signals_everyone(call: &SystemCall) -> bool {
 
 fn becomes_another(call: &SystemCall) -> bool {
     matches!(call, SystemCall::Value(tontine_unix_lab::scenario::ValueCall::Setuid, _))
+}
+
+/// Returns `true` for calls that use seconds of processor time.
+fn computes(call: &SystemCall) -> bool {
+    matches!(call, SystemCall::Compute(time) if *time >= Duration::from_secs(1))
 }
 
 /// Runs a scenario on real processes; returns an error if it does not end.
@@ -37,27 +48,41 @@ fn run(scenario: &Scenario) -> io::Result<Timeline> {
 #[test]
 fn every_example_holds_on_linux() {
     let is_first_user = rustix::process::geteuid().is_root();
-    let mut failed = Vec::new();
-    let mut ran = 0;
-    for (name, scenario) in examples() {
-        let any = |is| has(&scenario, is);
-        if any(executes) || any(signals_everyone) || (any(becomes_another) && !is_first_user) {
+    let mut chosen = examples();
+    chosen.retain(|(name, scenario)| {
+        let any = |is| has(scenario, is);
+        let is_unfit =
+            any(executes) || any(signals_everyone) || (any(becomes_another) && !is_first_user);
+        if is_unfit {
             eprintln!("{name}: skipped");
-            continue;
         }
-        match run(&scenario) {
-            Ok(timeline) => {
-                let verdict = ScenarioVerdict::new(&scenario, &timeline);
-                if !verdict.holds() {
-                    failed.push(format!("{name}\n{verdict}\n{timeline}"));
+        !is_unfit && (extent::is_full() || !any(computes))
+    });
+    assert!(chosen.len() >= 123, "only {} examples run", chosen.len());
+    let (next, failed) = (Mutex::new(chosen.iter()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some((name, scenario)) = { next.lock().expect("no panic").next() } {
+                    if let Some(failure) = failure(scenario) {
+                        failed.lock().expect("no panic").push(format!("{name}\n{failure}"));
+                    }
                 }
-            }
-            Err(error) => failed.push(format!("{name}: {error}")),
+            });
         }
-        ran += 1;
-    }
-    assert!(ran >= 125, "only {ran} examples ran");
+    });
+    let failed = failed.into_inner().expect("no panic");
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Returns the verdict on the run of a scenario if it does not hold, or the run's error.
+fn failure(scenario: &Scenario) -> Option<String> {
+    let timeline = match run(scenario) {
+        Ok(timeline) => timeline,
+        Err(error) => return Some(error.to_string()),
+    };
+    let verdict = ScenarioVerdict::new(scenario, &timeline);
+    (!verdict.holds()).then(|| format!("{verdict}\n{timeline}"))
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use tontine_unix_lab::explore::Exploration;
 use tontine_unix_lab::scenario::Scenario;
-use tontine_unix_sim::LockingMode;
 
 use super::is_the_same;
+use crate::extent;
 
 /// Regression: for an ended process, the Linux backend first looked up the group and returned
 /// EPERM, because the process would have been the leader of that group.
@@ -426,7 +426,7 @@ process member
 ";
     for (text, other) in [(member_exits, "EINTR"), (leader_exits, "ECHILD")] {
         let scenario: Scenario = text.parse().expect("a scenario");
-        for mode in LockingMode::ALL {
+        for &mode in extent::modes() {
             let outcome = Exploration::scenario(&scenario).mode(mode).preemption_bound(1).run();
             let found =
                 outcome.violation.unwrap_or_else(|| panic!("{mode}: only one order:\n{text}"));
