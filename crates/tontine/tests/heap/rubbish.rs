@@ -16,7 +16,7 @@ const SLABS: usize = 6;
 const SLAB: usize = 64 << 10;
 const ROUND: Duration = Duration::from_millis(40);
 /// Number of writes after which most heaps have faults.
-const WRITES: u64 = 20_000;
+const WRITES: u64 = 2_000;
 /// Timeout in seconds. SIGALRM kills a process that exceeds it.
 const LIMIT_S: u32 = 60;
 

@@ -6,6 +6,8 @@
 #[macro_use]
 #[path = "../alone/mod.rs"]
 mod alone;
+#[path = "../asleep/mod.rs"]
+mod asleep;
 #[path = "../common/mod.rs"]
 mod common;
 mod descriptors;
@@ -14,5 +16,3 @@ mod queues;
 mod raw;
 mod receivers;
 mod senders;
-#[path = "../task/mod.rs"]
-mod task;

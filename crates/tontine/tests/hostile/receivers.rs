@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::asleep::until_asleep;
 use crate::common::{AMPLE, Signal, ended, fork, place, reap, sleep_indefinitely};
 use crate::raw::Memory;
-use crate::task::Task;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
@@ -259,15 +259,16 @@ fn false_liveness_word_is_overruled_by_end_or_hang_up() {
         let _ = std::fs::remove_file(&place.path);
         let listener = raw::listen(&place.path);
         // The forked process's child keeps the connection open, so only the pidfd reports the end.
-        let (holder, sending) = (Signal::new(), Task::current());
+        let (holder, sending) = (Signal::new(), std::process::id().cast_signed());
         let child = fork(|| {
             let socket = raw::accept(&listener);
+            assert_eq!(raw::receive(&socket).0, raw::HELLO);
             let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
             raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
             if hold_connection {
                 holder.give(fork(sleep_indefinitely));
             }
-            sending.until_asleep();
+            until_asleep(sending);
         });
         let mut sender = Sender::connect(&place.path).expect("connects");
         let error = loop {

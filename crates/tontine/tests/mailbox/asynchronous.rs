@@ -12,10 +12,10 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
+use crate::asleep::until_others_sleep;
 use crate::common::{
     AMPLE, Signal, bare_fork, connect, fork, kill, place, reap, sleep_indefinitely, until,
 };
-use crate::task::Task;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -393,9 +393,8 @@ fn pending_recv_in_forked_child_fails_and_parent_is_woken() {
                 });
                 assert_eq!(reap(child), 0, "polls: {polls}");
                 let path = place.path.clone();
-                let receiving = Task::current();
                 let sending = thread::spawn(move || {
-                    receiving.until_asleep();
+                    until_others_sleep();
                     Sender::connect(&path).expect("connects").send(b"one").expect("sent");
                 });
                 let received = timeout(AMPLE, recv.expect("the parent's")).await;
@@ -433,9 +432,8 @@ fn pending_send_in_forked_child_fails_and_parent_is_woken() {
                     }
                 });
                 assert_eq!(reap(child), 0, "polls: {polls}");
-                let sending = Task::current();
                 let receiving = thread::spawn(move || {
-                    sending.until_asleep();
+                    until_others_sleep();
                     let mut last = 0;
                     while last != 2 {
                         last = mailbox.recv_timeout(AMPLE).expect("a message")[0];

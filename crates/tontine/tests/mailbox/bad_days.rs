@@ -277,10 +277,14 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
     let place = place();
     for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
         let path = place.path.clone();
-        let (asked, stopped) = (Signal::new(), Signal::new());
+        let (sent, asked, stopped) = (Signal::new(), Signal::new(), Signal::new());
         let reader = fork(|| {
             let options = Options::new().shrink_after(Duration::from_millis(10));
             let mut mailbox = options.bind(&path).expect("binds");
+            let _ = mailbox.recv().expect("a message");
+            mailbox.ack();
+            // No message is read, and no memory requested, before all messages are sent.
+            sent.take();
             for _ in 0..100 {
                 let _ = mailbox.recv().expect("a message");
             }
@@ -294,9 +298,12 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
             sleep_indefinitely();
         });
         let mut sender = connect(&Options::new().on_death(on_death), &place.path);
+        sender.send(b"small").expect("sent");
+        sender.wait_acked(Some(AMPLE)).expect("read");
         for _ in 0..100 {
             sender.send(&[1; 1000]).expect("sent");
         }
+        sent.give(0);
         sender.wait_acked(Some(AMPLE)).expect("read");
         until_asked_back();
         asked.give(0);

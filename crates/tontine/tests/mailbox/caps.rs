@@ -2,8 +2,8 @@
 
 use std::thread;
 
+use crate::asleep::until_others_sleep;
 use crate::common::{AMPLE, SHORT, place, until};
-use crate::task::until_others_sleep;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::asleep::until_others_sleep;
 use crate::common::{
     AMPLE, SHORT, Signal, connect, fork, kill, place, reap, signal, sleep_indefinitely, until,
 };
-use crate::task::Task;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
@@ -91,9 +91,8 @@ fn killed_receiver_is_dead_though_child_is_connected() {
     until("the lane is welcomed", || sender.peer().is_some() || sender.service().is_err());
     let child = connected.take();
     fill(&mut sender);
-    let sending = Task::current();
     let killing = thread::spawn(move || {
-        sending.until_asleep();
+        until_others_sleep();
         kill(reader);
     });
     let error = sender.send_timeout(&[1; 100], AMPLE).expect_err("the reader has ended");

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::asked_back::until_asked_back;
+use crate::asleep::until_asleep;
 use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, reap, until};
-use crate::task::Task;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
@@ -78,14 +78,20 @@ fn reservation_in_requested_chunk_is_sent_whole() {
     let reader = fork(|| {
         let options = Options::new().shrink_after(Duration::from_millis(1));
         let mut mailbox = options.bind(&path).expect("binds");
-        let _ = mailbox.recv().expect("a message");
-        mailbox.ack();
-        go.take();
+        // The receiver waits in its mailbox only if it may request memory.
+        for _ in 0..2 {
+            let _ = mailbox.recv().expect("a message");
+            mailbox.ack();
+            go.take();
+        }
         let _ = mailbox.recv().expect("no message");
     });
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut sender = connect(&options, &place.path);
+    sender.send(b"first").expect("sent");
+    sender.wait_acked(Some(AMPLE)).expect("read");
     sender.send(&[1; 30_000]).expect("the lane grows");
+    go.give(0);
     sender.wait_acked(Some(AMPLE)).expect("read");
     let written: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
     let mut room = sender.reserve(written.len()).expect("space is free");
@@ -176,7 +182,7 @@ fn until_given(signal: &Signal, mut wait: impl FnMut()) {
 /// Asserts that a process that waits in several calls sleeps again and again. A process that uses a
 /// processor does not sleep at all.
 fn sleeps_while_it_waits(child: i32) {
-    (0..20).for_each(|_| Task::main_of(child).until_asleep());
+    (0..20).for_each(|_| until_asleep(child));
 }
 
 /// Regression: a WELCOME that did not fit into the sender's descriptor table left its socket
@@ -230,6 +236,7 @@ fn sender_without_free_space_sleeps() {
     let (full, go) = (Signal::new(), Signal::new());
     let child = fork(|| {
         let mut sender = connect(&Options::new(), &path);
+        go.take();
         let waited = loop {
             if let Err(error) = sender.send_timeout(&[7; 100], SHORT) {
                 break error;
@@ -252,6 +259,8 @@ fn sender_without_free_space_sleeps() {
         let _ = mailbox.try_recv();
         mailbox.sender_count() == 1
     });
+    // The lane does not grow any more once it is full.
+    go.give(0);
     for _ in 0..2 {
         full.take();
         go.give(0);

@@ -5,11 +5,11 @@
 
 use crate::common;
 
+use crate::asleep::until_asleep;
 use crate::common::{
     AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_indefinitely,
     until,
 };
-use crate::task::Task;
 use tontine::Error;
 use tontine::heap;
 use tontine::heap::shared::Heap;
@@ -215,7 +215,8 @@ fn heap_handles_in_forked_child_change_nothing() {
 /// Starts a receiver with a forked child that keeps its connections, its listener or both. The
 /// receiver ends once the sender waits for space.
 fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce()) -> (i32, i32) {
-    let (told, connected, sending) = (Signal::new(), Signal::new(), Task::current());
+    let (told, connected) = (Signal::new(), Signal::new());
+    let sending = std::process::id().cast_signed();
     let path = place.path.clone();
     let reader = fork(|| {
         let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
@@ -227,7 +228,7 @@ fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce())
         let child = fork(sleep_indefinitely);
         told.give(child);
         connected.take();
-        sending.until_asleep();
+        until_asleep(sending);
         end();
     });
     assert_eq!(told.take(), 0);

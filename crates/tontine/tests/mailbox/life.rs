@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
+use crate::asleep::has_main_thread_ended;
 use crate::child::{Child, Pipe, eventually};
-use crate::task::Task;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Signal;
 use tontine::life::{Life, Watch};
@@ -282,8 +282,8 @@ fn life_on_anchor_thread_outlives_main_thread() {
         });
         let watch = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
         child.pipe.send_byte(1);
-        let main = Task::main_of(child.pid().as_raw_nonzero().get());
-        assert!(eventually(|| main.has_ended()));
+        let pid = child.pid().as_raw_nonzero().get();
+        assert!(eventually(|| has_main_thread_ended(pid)));
         assert!(watch.is_alive() && child.is_running());
         child.kill();
         assert!(!watch.is_alive());

@@ -7,6 +7,8 @@
 mod alone;
 mod addresses;
 mod asked_back;
+#[path = "../asleep/mod.rs"]
+mod asleep;
 mod asynchronous;
 mod bad_days;
 mod caps;
@@ -39,5 +41,3 @@ mod reservation;
 mod room;
 mod shortage;
 mod succession;
-#[path = "../task/mod.rs"]
-mod task;

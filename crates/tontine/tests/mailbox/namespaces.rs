@@ -11,8 +11,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use crate::asleep::until_asleep;
 use crate::common::{AMPLE, connect, fork, place, reap, until};
-use crate::task::Task;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
@@ -235,7 +235,7 @@ fn one_passed_descriptor_suffices_between_containers() {
     });
     hear(&mut told);
     hear(&mut told);
-    Task::main_of(sender.inner).until_asleep();
+    until_asleep(sender.inner);
     reader.kill();
     hear(&mut told);
     sender.wait();

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::asleep::until_others_sleep;
 use crate::common::{AMPLE, place, until};
 use crate::raw;
-use crate::task::until_others_sleep;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::Error;
 use tontine::mailbox::{Options, Relay, RelayLane, RemoteEnd, Sender, SenderId};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
+use crate::asleep::until_others_sleep;
 use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, sleep_indefinitely, until};
 use crate::relay::{ReadRecord, is_notified_before_next_look, lane, message, read, relay};
-use crate::task::until_others_sleep;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, RemoteEnd, Sender};
 

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::asleep::{until_asleep, until_others_sleep};
 use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
-use crate::task::Task;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
@@ -182,7 +182,7 @@ fn receiver_with_full_table_sleeps_and_accepts_later() {
         kill(victim);
         say(&mut ready, 1);
         // A receiver that polls sockets that stay readable does not sleep.
-        (0..20).for_each(|_| Task::main_of(reader).until_asleep());
+        (0..20).for_each(|_| until_asleep(reader));
         say(&mut ready, 1);
         assert_eq!(hear(&mut told), 2);
         new_sender.wait_acked(Some(AMPLE)).expect("read");
@@ -239,7 +239,7 @@ fn receiver_short_of_descriptors_accepts_later() {
         new_sender.send(b"new").expect("space in the first chunk");
         say(b"served");
         // The receiver sleeps only after an attempt.
-        Task::main_of(reader).until_asleep();
+        until_asleep(reader);
         new_sender.service().expect("no refusal");
         say(b"f");
         new_sender.wait_acked(Some(AMPLE)).expect("read at last");
@@ -370,7 +370,8 @@ fn long_descriptor_shortage_refuses_senders_temporarily() {
         hear(&mut go);
     });
     hear(&mut told);
-    let mut brief = Sender::connect(&place.path).expect("connects");
+    // On a busy machine, the receiver may drop a connection before its sender introduces itself.
+    let mut brief = connect(&Options::new(), &place.path);
     brief.send(b"brief").expect("space in the first chunk");
     let mut error = None;
     until("the sender is refused", || {
@@ -383,7 +384,7 @@ fn long_descriptor_shortage_refuses_senders_temporarily() {
     assert_eq!(brief.take_unread().expect("refused"), [b"brief"]);
 
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
-    let mut patient = options.connect(&place.path).expect("connects");
+    let mut patient = connect(&options, &place.path);
     patient.send(b"patient").expect("space in the first chunk");
     let end = Instant::now() + Duration::from_millis(300);
     while Instant::now() < end {
@@ -416,12 +417,15 @@ fn unmappable_chunk_is_mapped_later() {
         for (round, length) in [(1, 3), (2, LARGE)] {
             let before = getrlimit(Resource::As);
             let (begin, begun) = std::sync::mpsc::channel();
-            let receiver = Task::current();
+            let (start, started) = std::sync::mpsc::channel();
             let raised = thread::Builder::new().stack_size(1 << 18).spawn(move || {
+                // A thread maps memory before it runs.
+                start.send(()).expect("notified");
                 begun.recv().expect("notified");
-                receiver.until_asleep();
+                until_others_sleep();
                 setrlimit(Resource::As, before).expect("raised");
             });
+            started.recv().expect("notified");
             limit_memory(2 << 20);
             say(&mut tell, round);
             hear(&mut go);

@@ -13,9 +13,9 @@ use tontine::life::Life;
 use tontine::mailbox::{Mailbox, Sender};
 use tontine::signal::{self, Blocked, Signal, SignalChannel, SignalError, SignalInfo};
 
+use crate::asleep::until_others_sleep;
 use crate::child::Child;
 use crate::shared::*;
-use crate::task::{Task, until_others_sleep};
 
 fn next(channel: &SignalChannel<'_>) -> SignalInfo {
     channel.recv_timeout(LONG).expect("no error").expect("a signal")
@@ -75,10 +75,10 @@ fn drop_waits_for_delivery_and_keeps_other_signals_pending() {
         let blocked = Blocked::new([Signal::TERM, realtime(0)]).expect("blocked");
         let (say, said) = mpsc::channel();
         let done = Arc::new(AtomicU32::new(0));
-        let (its_done, dropping) = (Arc::clone(&done), Task::current());
+        let its_done = Arc::clone(&done);
         let slow = move |_: SignalInfo| {
             say.send(()).expect("sent");
-            dropping.until_asleep();
+            until_others_sleep();
             its_done.fetch_add(1, Ordering::Relaxed);
         };
         let thread = blocked.thread(slow).expect("a thread");

@@ -5,11 +5,11 @@
 #[macro_use]
 #[path = "../alone/mod.rs"]
 mod alone;
+#[path = "../asleep/mod.rs"]
+mod asleep;
 #[path = "../child/mod.rs"]
 mod child;
 mod delivery;
 mod handlers;
 mod shared;
 mod taken;
-#[path = "../task/mod.rs"]
-mod task;
