@@ -1,7 +1,9 @@
 //! Seeded random runs: longer lanes, long messages, many faults. A run that violates a property
 //! panics with its seed; `REMOTE_SEED=N` repeats it, and `REMOTE_RUNS=N` sets the number of runs.
 
+use std::ops::Range;
 use std::rc::Rc;
+use std::thread;
 
 use tontine_remote::frame::{HEADER, MAX_FRAME};
 
@@ -152,7 +154,12 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 fn run_seeds(first: u64, runs: u64) {
-    let steps: usize = (first..first + runs).map(run).sum();
+    let steps = |seeds: Range<u64>| -> usize { seeds.map(run).sum() };
+    let (middle, end) = (first + runs / 2, first + runs);
+    let steps: usize = thread::scope(|scope| {
+        let threads = [first..middle, middle..end].map(|seeds| scope.spawn(|| steps(seeds)));
+        threads.map(|thread| thread.join().expect("no violation")).iter().sum()
+    });
     println!("{runs} random runs from seed {first}: {steps} steps");
 }
 

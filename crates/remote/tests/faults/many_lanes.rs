@@ -29,7 +29,7 @@ fn start_senders(folder: &Path, senders: usize, count: u64) -> Program {
     senders
 }
 
-fn idle_lanes(measure: Duration) {
+fn idle_lanes(idle: Duration, measure: Duration) {
     let folder = tempfile::tempdir().expect("a folder");
     let log = empty_log(folder.path());
     let gateways = TcpGateways::start(folder.path());
@@ -53,7 +53,7 @@ fn idle_lanes(measure: Duration) {
         assert!(all <= MAX_MEMORY, "{host:?}: {all} bytes");
     }
     // Idle lanes return their memory first.
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(idle);
     let time = || [Host::A, Host::B].map(|host| resources::processor_time(gateways.pid(host)));
     let (began, before) = (Instant::now(), time());
     thread::sleep(measure);
@@ -79,14 +79,14 @@ fn idle_lanes(measure: Duration) {
 #[test]
 fn thousand_idle_lanes_take_little_memory_and_time() {
     alone!();
-    idle_lanes(Duration::from_secs(1));
+    idle_lanes(Duration::from_millis(200), Duration::from_millis(500));
 }
 
 #[test]
 #[ignore = "takes long: 15 s"]
 fn thousand_idle_lanes_take_little_time_over_ten_seconds() {
     alone!();
-    idle_lanes(Duration::from_secs(10));
+    idle_lanes(Duration::from_secs(1), Duration::from_secs(10));
 }
 
 #[test]
@@ -141,9 +141,12 @@ fn gateway_sleeps_while_no_further_record_fits() {
     let mut senders = [16, 24, 32].map(connect);
     let _ = mailbox.recv().expect("the first message");
     // Until all lanes are full, at both ends: then the gateway does not take anything.
-    for sender in &mut senders {
-        while sender.send_timeout(&[7; 16], Duration::from_millis(400)).is_ok() {}
-    }
+    thread::scope(|scope| {
+        for sender in &mut senders {
+            let full = Duration::from_millis(400);
+            scope.spawn(move || while sender.send_timeout(&[7; 16], full).is_ok() {});
+        }
+    });
     let (began, before) = (Instant::now(), gateways.a.turns());
     thread::sleep(Duration::from_millis(500));
     let turns = gateways.a.turns() - before;

@@ -11,6 +11,7 @@ use std::env;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// A timeout that no successful operation reaches.
@@ -26,17 +27,20 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Environment variable with the number of the scene for which this process was started.
-const SCENE: &str = "TONTINE_TEST_SCENE";
+/// Environment variable with the number of the scene for which this process was started. The
+/// number of scenes that contain the scene is appended.
+const SCENE: &str = "TONTINE_TEST_SCENE_";
 
 /// Runs each scene of a test that runs alone in a process of its own, all at the same time, because
-/// scenes mostly wait.
+/// scenes mostly wait. A scene may have scenes of its own.
 ///
 /// # Panics
 /// Panics if a scene fails.
 pub fn in_processes<T>(scenes: impl IntoIterator<Item = T>, run: impl FnOnce(T)) {
+    static DEPTH: AtomicU32 = AtomicU32::new(0);
     let mut scenes = scenes.into_iter();
-    if let Some(number) = env::var_os(SCENE) {
+    let variable = format!("{SCENE}{}", DEPTH.fetch_add(1, Ordering::Relaxed));
+    if let Some(number) = env::var_os(&variable) {
         let number = number.to_str().and_then(|number| number.parse().ok()).expect("a number");
         return run(scenes.nth(number).expect("a scene"));
     }
@@ -46,7 +50,7 @@ pub fn in_processes<T>(scenes: impl IntoIterator<Item = T>, run: impl FnOnce(T))
         let to_output = || Stdio::from(output.try_clone().expect("within the limits"));
         let mut command = Command::new(env::current_exe().expect("an executable"));
         command.arg(&test).args(["--exact", "--include-ignored", "--show-output"]);
-        command.env(SCENE, number.to_string()).stdout(to_output()).stderr(to_output());
+        command.env(&variable, number.to_string()).stdout(to_output()).stderr(to_output());
         program::end_with_parent(&mut command);
         (command.spawn().expect("a process"), output)
     };

@@ -364,14 +364,14 @@ fn lying_statuses_harm_lanes_to_that_host_alone() {
             thread::scope(|scope| {
                 let host_c = scope.spawn(|| run_host_c(&listener, lie, &stop));
                 let stops = StopsOnDrop(&stop);
-                let task = SenderTask::new(&folder.join("C-jobs"), 3, 100_000);
+                let task = SenderTask::new(&folder.join("C-jobs"), 3, 40_000);
                 let task = SenderTask { length: 56, waits: false, lingers: true, ..task };
                 let mut victim = Program::start(&Role::Sender(task));
                 victim.wait_for("ready");
                 let ends = !matches!(lie, Lie::Starve | Lie::Repeat | Lie::Random);
                 if !ends {
                     // The hostile host has this time for harm.
-                    thread::sleep(Duration::from_millis(700));
+                    thread::sleep(Duration::from_millis(500));
                     victim.ask_to_end();
                 }
                 let report = victim.report();

@@ -121,7 +121,7 @@ fn stopped_owner_is_not_reported_as_dead<R: Route>() {
 }
 
 /// A stop that is longer than the failure detector's timeout.
-const SILENCE: Duration = Duration::from_millis(1200);
+const SILENCE: Duration = Duration::from_millis(1100);
 
 /// The failure detector's timeout is between the two durations.
 fn interruption_is_not_reported_as_death<R: Route>() {
@@ -179,7 +179,7 @@ fn killed_sender_leaves_whole_messages<R: Route>() {
     let log = fixture.path().join("received");
     let mut received = 0;
     while logged(&log) != std::mem::replace(&mut received, logged(&log)) {
-        thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(100));
     }
     // A torn message would have ended the owner.
     owner.finish();
@@ -309,40 +309,42 @@ fn sender_in_forked_child_returns_forked<R: Route>() {
     drop((sender, owner));
 }
 
+/// One test for each promise, with a scene for each route.
 macro_rules! promises {
     ($($name:ident)*) => {
-        promises!(local, LocalRoute, $($name)*);
-        promises!(memory, MemoryGateways, $($name)*);
-        promises!(tcp, TcpGateways, $($name)*);
-    };
-    ($module:ident, $route:ty, $($name:ident)*) => {
-        mod $module {
-            use super::*;
-            $(
-                #[test]
-                fn $name() {
-                    alone!();
-                    super::$name::<$route>();
-                }
-            )*
-        }
+        $(
+            #[test]
+            fn $name() {
+                alone!();
+                let routes: [fn(); 3] = [
+                    super::$name::<LocalRoute>,
+                    super::$name::<MemoryGateways>,
+                    super::$name::<TcpGateways>,
+                ];
+                in_processes(routes, |run| run());
+            }
+        )*
     };
 }
 
-promises! {
-    further_sends_make_no_system_call
-    killed_owner_is_reported
-    stopped_owner_is_not_reported_as_dead
-    interruption_is_not_reported_as_death
-    closed_mailbox_is_reported_as_closed
-    killed_sender_leaves_whole_messages
-    messages_of_each_sender_arrive_in_order
-    lane_of_idle_owner_stays_within_cap
-    unread_messages_of_killed_owner_come_back
-    successor_of_killed_owner_receives_the_rest
-    successor_of_closed_mailbox_receives_the_rest
-    sender_has_no_thread_besides_anchor
-    sender_in_forked_child_returns_forked
+mod routes {
+    use super::*;
+
+    promises! {
+        further_sends_make_no_system_call
+        killed_owner_is_reported
+        stopped_owner_is_not_reported_as_dead
+        interruption_is_not_reported_as_death
+        closed_mailbox_is_reported_as_closed
+        killed_sender_leaves_whole_messages
+        messages_of_each_sender_arrive_in_order
+        lane_of_idle_owner_stays_within_cap
+        unread_messages_of_killed_owner_come_back
+        successor_of_killed_owner_receives_the_rest
+        successor_of_closed_mailbox_receives_the_rest
+        sender_has_no_thread_besides_anchor
+        sender_in_forked_child_returns_forked
+    }
 }
 
 #[test]
