@@ -54,7 +54,8 @@ const ASAN_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Builds the program and runs it. Returns `Ok(false)` if the program fails.
 ///
 /// Without optimisation, the whole workspace determines the features of the build, as in
-/// `cargo test --workspace`, whose results are used again.
+/// `cargo test --workspace`, whose results are used again. This program takes part, because its
+/// dependency `syn` determines how the dependencies of procedural macros are built.
 pub(crate) fn run(program: ExampleProgram, arguments: &[OsString]) -> io::Result<bool> {
     let mut cargo = Command::new("cargo");
     cargo.args(BUILD).args(["--example", program.example]);
@@ -62,7 +63,7 @@ pub(crate) fn run(program: ExampleProgram, arguments: &[OsString]) -> io::Result
         cargo.args(["--release", "--package", program.package]);
         "release"
     } else {
-        cargo.arg("--workspace");
+        cargo.args(["--workspace", "--bin", "xtask"]);
         "debug"
     };
     built(&mut cargo)?;
