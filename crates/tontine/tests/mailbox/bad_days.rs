@@ -142,7 +142,7 @@ fn folder_without_permission_is_refused() {
 fn second_successor_gets_error_naming_first() {
     alone!();
     let place = place();
-    let rounds = 1000;
+    let rounds = 300;
     let rival = || {
         let go = Signal::new();
         let done = Signal::new();
