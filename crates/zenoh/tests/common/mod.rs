@@ -48,6 +48,13 @@ pub(crate) fn memory() -> u64 {
     pages.expect("a number of pages") * rustix::param::page_size() as u64
 }
 
+/// Returns the time for which this thread had a processor or waited for one.
+pub(crate) fn scheduled() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("schedstat");
+    let numbers = text.split_whitespace().take(2);
+    Duration::from_nanos(numbers.map(|number| number.parse::<u64>().expect("a number")).sum())
+}
+
 /// Opens a session of Zenoh in a mode (`peer` or `client`), without access control of its own.
 pub(crate) fn raw_session(mode: &str, tls: &Certificates, endpoint: &str) -> Session {
     let mut config = zenoh::Config::default();
@@ -225,8 +232,19 @@ impl Node {
         self.child.wait().expect("wait");
     }
 
+    /// Returns once all threads have stopped.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = task.and_then(|task| std::fs::read_to_string(task.path().join("stat")));
+            stat.is_ok_and(|stat| {
+                stat.rsplit_once(") ").is_some_and(|rest| rest.1.starts_with('T'))
+            })
+        };
+        let tasks = format!("/proc/{}/task", self.child.id());
+        wait_until("all threads are stopped", || {
+            std::fs::read_dir(&tasks).expect("a process").all(is_stopped)
+        });
     }
 
     pub(crate) fn resume(&self) {

@@ -22,8 +22,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use namespaces::{HOST_A, HOST_B, HostNamespace, Network, ROUTER_A, ROUTER_B};
-use programs::{SenderReport, now, received};
+use programs::{SenderReport, now, received, release_of, suspicion_of};
 use rustix::process::{Pid, Signal, kill_process};
+use tontine_remote::status::PeerState;
 use usage::UsageRange;
 
 const GATEWAY: &str = env!("CARGO_BIN_EXE_tontine-bridge-zenoh");
@@ -216,7 +217,7 @@ impl Hosts {
         let logged = self.log_length();
         self.running.push((part, Process { child, logged, usage: None }));
         if part == Part::Receiver {
-            let end = Instant::now() + Duration::from_secs(20);
+            let end = Instant::now() + Duration::from_secs(40);
             while !self.path("jobs").exists() {
                 assert!(Instant::now() < end, "the receiver does not start");
                 std::thread::sleep(Duration::from_millis(2));
@@ -260,19 +261,30 @@ impl Hosts {
     /// Returns `true` while gateway A suspects its peer.
     pub(crate) fn is_suspected(&self) -> bool {
         let status = tontine_remote::service::read_status(&self.path("a.status"));
-        status.expect("a status").peers[0].suspected_for_ms.is_some()
+        status.is_ok_and(|status| status.peers[0].suspected_for_ms.is_some())
     }
 
     fn log_length(&self) -> u64 {
         fs::metadata(self.path("log")).map_or(0, |log| log.len())
     }
 
-    /// Notes the resources of each gateway through which messages have passed.
+    /// Notes the resources of each gateway through which messages have passed. Messages that its
+    /// predecessor has sent may still arrive, so a restarted gateway must also have heard its peer.
     fn sample(&mut self) {
         let length = self.log_length();
+        let statuses = [self.path("a.status"), self.path("b.status")];
         for (part, process) in &mut self.running {
-            let is_gateway = matches!(part, Part::GatewayA | Part::GatewayB);
-            if is_gateway && length > process.logged {
+            let status = match part {
+                Part::GatewayA => &statuses[0],
+                Part::GatewayB => &statuses[1],
+                _ => continue,
+            };
+            let is_connected = || {
+                let status = tontine_remote::service::read_status(status);
+                status.is_ok_and(|status| status.peers[0].state == PeerState::Connected)
+            };
+            let is_measured = process.logged == 0 || process.usage.is_some();
+            if length > process.logged && (is_measured || is_connected()) {
                 UsageRange::sample(&mut process.usage, process.child.id());
             }
         }
@@ -280,7 +292,7 @@ impl Hosts {
 
     /// Waits until a condition holds.
     pub(crate) fn until(&mut self, expected: &str, condition: impl Fn(&Self) -> bool) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(40);
         while !condition(self) {
             assert!(Instant::now() < end, "timed out: {expected}; {}", self.state());
             self.sample();
@@ -294,8 +306,15 @@ impl Hosts {
         self.until(&format!("{count} messages"), has_received);
     }
 
-    /// Waits for the sender's report.
+    /// Waits until the sender has seen that its peer is suspected.
+    pub(crate) fn until_sender_suspects(&mut self) {
+        let suspicion = suspicion_of(&self.path("report"));
+        self.until("the sender sees the suspicion", |_| suspicion.exists());
+    }
+
+    /// Lets the sender send its last message, and waits for its report.
     pub(crate) fn report(&mut self, timeout: Duration) -> SenderReport {
+        fs::write(release_of(&self.path("report")), "").expect("written");
         let end = Instant::now() + timeout;
         loop {
             if let Some(report) = SenderReport::read(&self.path("report")) {

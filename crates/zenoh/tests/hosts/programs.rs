@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tontine::Error;
@@ -33,14 +33,24 @@ fn number(message: &[u8]) -> u64 {
     u64::from_le_bytes(*message.first_chunk().expect("8 bytes at least"))
 }
 
-/// Sends `count` messages of `size` bytes with a pause between two, then waits until all are
-/// acknowledged or the lane ends.
+/// Returns the file that lets the sender of a report send its last message.
+pub(crate) fn release_of(report: &Path) -> PathBuf {
+    report.with_extension("release")
+}
+
+/// Returns the file that the sender of a report makes when it first sees its peer suspected.
+pub(crate) fn suspicion_of(report: &Path) -> PathBuf {
+    report.with_extension("suspicion")
+}
+
+/// Sends `count` messages of `size` bytes with a pause between two, the last one once it may, then
+/// waits until all are acknowledged or the lane ends.
 pub(crate) fn send(path: &Path, report: &Path, count: u64, size: usize, pause: Duration) {
     let began = Instant::now();
     let mut sender = loop {
         match Sender::connect(path) {
             Ok(sender) => break sender,
-            Err(Error::NoMailbox { .. }) if began.elapsed() < Duration::from_secs(20) => {
+            Err(Error::NoMailbox { .. }) if began.elapsed() < Duration::from_secs(40) => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             Err(error) => panic!("cannot connect: {error}"),
@@ -51,13 +61,19 @@ pub(crate) fn send(path: &Path, report: &Path, count: u64, size: usize, pause: D
     let step = Duration::from_millis(20);
     let mut error = None;
     while seen.sent < count && error.is_none() {
+        if seen.sent + 1 == count && !release_of(report).exists() {
+            error = sender.service().err();
+            seen.look(&sender, report);
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
         message[..8].copy_from_slice(&seen.sent.to_le_bytes());
         match sender.send_timeout(&message, step) {
             Ok(()) => seen.sent += 1,
             Err(Error::TimedOut) => {}
             Err(other) => error = Some(other),
         }
-        seen.look(&sender);
+        seen.look(&sender, report);
         if !pause.is_zero() {
             std::thread::sleep(pause);
         }
@@ -65,7 +81,7 @@ pub(crate) fn send(path: &Path, report: &Path, count: u64, size: usize, pause: D
     while error.is_none() {
         match sender.wait_acked(Some(step)) {
             Ok(()) => break,
-            Err(Error::TimedOut) => seen.look(&sender),
+            Err(Error::TimedOut) => seen.look(&sender, report),
             Err(other) => error = Some(other),
         }
     }
@@ -80,9 +96,10 @@ pub(crate) fn send(path: &Path, report: &Path, count: u64, size: usize, pause: D
 }
 
 impl SenderReport {
-    fn look(&mut self, sender: &Sender) {
+    fn look(&mut self, sender: &Sender, report: &Path) {
         if self.suspected == 0 && sender.is_suspected() {
             self.suspected = now();
+            fs::write(suspicion_of(report), "").expect("written");
         }
     }
 
