@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::common::text;
+use crate::{compare, measure};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -26,7 +27,18 @@ fn action_script_reports_verdict_and_resolution() {
     let folder = tempfile::tempdir().expect("a folder");
     let report = folder.path().join("report.md");
     let report = report.to_str().expect("a path");
-    let this = env!("CARGO_BIN_EXE_tontine");
+    // The program copies a run instead of measuring. The script passes `--out` fifth.
+    let this = folder.path().join("tontine");
+    let results = folder.path().join("results.json");
+    fs::write(&results, measure::RUN.results().to_string()).expect("a file");
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = measure ] || exec '{}' \"$@\"\n[ \"$5\" = --out ] && mkdir \"$6\" && \
+         cp '{}' \"$6\"\n",
+        env!("CARGO_BIN_EXE_tontine"),
+        results.display()
+    );
+    compare::program(&this, &script);
+    let this = this.to_str().expect("a path");
     let names = ["liveness-check/load", "liveness-check/kill-0"];
     let output = compare_action(&[&[this, this, report], &names[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -9,16 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::io::ioctl_fionread;
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, geteuid};
 use tempfile::TempDir;
 
-use crate::common::{text, tontine};
-
-/// A timeout that no operation of a test reaches.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::common::{TIMEOUT, signal, text, tontine, until};
 
 /// A folder with a configuration.
 struct ConfigFile {
@@ -70,11 +66,9 @@ impl Running {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("tontine runs");
         let mut log = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
-        let began = Instant::now();
         while !line.contains(" runs: ") {
             line.clear();
-            let length = log.read_line(&mut line).expect("the log");
-            assert!(length > 0 && began.elapsed() < TIMEOUT, "the gateway does not start");
+            assert!(log.read_line(&mut line).expect("the log") > 0, "the gateway does not start");
         }
         // The thread ends with the gateway.
         thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
@@ -86,8 +80,8 @@ impl Running {
     }
 
     /// Sends a signal, and returns the exit status.
-    fn end_by(mut self, signal: Signal) -> Option<i32> {
-        kill_process(self.pid(), signal).expect("the process runs");
+    fn end_by(mut self, by: Signal) -> Option<i32> {
+        signal(&self.0, by);
         self.0.wait().expect("it ends").code()
     }
 }
@@ -238,15 +232,7 @@ fn status(file: &ConfigFile, more: &[&str]) -> Output {
 
 /// Waits until the gateway's status contains a word.
 fn until_shown(file: &ConfigFile, word: &str) {
-    let began = Instant::now();
-    loop {
-        let words = succeed(&status(file, &[]));
-        if words.contains(word) {
-            return;
-        }
-        assert!(began.elapsed() < TIMEOUT, "expected {word} in {words}");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until(&format!("the status contains {word}"), || succeed(&status(file, &[])).contains(word));
 }
 
 #[test]
@@ -296,7 +282,7 @@ fn service_manager_is_notified() {
     assert_eq!(message(), "READY=1");
     assert!(file.status().exists());
     assert_eq!(message(), "WATCHDOG=1");
-    kill_process(gateway.pid(), Signal::TERM).expect("the process runs");
+    signal(&gateway.0, Signal::TERM);
     while message() != "STOPPING=1" {}
     drop(gateway);
 }
@@ -390,7 +376,7 @@ fn waiting_sender_finds_late_receiver() {
     let _gateways = (Running::gateway(&a), Running::gateway(&b));
     let sender = send(&to_b, &["--wait"], "1\n2\n3\n");
     // The gateway of the receiver waits for it, and does not answer the sender's meanwhile.
-    thread::sleep(Duration::from_millis(500));
+    until("a lane is shown", || !succeed(&status(&a, &[])).contains("No lanes"));
     let receiver = receive(&jobs, "3");
     assert_eq!(succeed(&receiver.wait_with_output().expect("it ends")), "1\n2\n3\n");
     succeed(&sender.wait_with_output().expect("it ends"));
@@ -401,16 +387,30 @@ fn timeout_behind_gateway_claims_no_live_receiver() {
     let (a, b, to_b, _jobs) = hosts();
     let gateways = (Running::gateway(&a), Running::gateway(&b));
     until_shown(&a, "connected");
-    let send = || send(&to_b, &["--wait", "--timeout", "0.5"], "1\n").wait_with_output();
-    let output = send().expect("it ends");
     let pid = gateways.0.pid().as_raw_nonzero();
-    let words = format!("pid {pid} (uid {}) owns the mailbox", geteuid().as_raw());
-    assert_fails(&output, 1, &["not acknowledged everything within 500ms", &words, "a gateway"]);
+    let owner = format!("pid {pid} (uid {}) owns the mailbox", geteuid().as_raw());
+    let output = sent_in_vain(&to_b, &owner);
+    assert_fails(&output, 1, &["not acknowledged everything within ", &owner, "a gateway"]);
     assert!(!text(&output.stderr).contains("alive"), "{}", text(&output.stderr));
 
     gateways.1.end_by(Signal::KILL);
     until_shown(&a, "suspected");
-    assert_fails(&send().expect("it ends"), 1, &["its host does not answer the gateway (pid "]);
+    let words = "its host does not answer the gateway (pid ";
+    assert_fails(&sent_in_vain(&to_b, words), 1, &[words]);
+}
+
+/// Returns the output of a sender whose timeout ends. The timeout grows until the gateway had the
+/// time to answer, so that the error contains `words`.
+fn sent_in_vain(to: &Path, words: &str) -> Output {
+    let mut timeouts = ["0.2", "1", "5", "30"].into_iter();
+    loop {
+        let timeout = timeouts.next().unwrap_or_else(|| panic!("expected {words:?} at some time"));
+        let sender = send(to, &["--wait", "--timeout", timeout], "1\n");
+        let output = sender.wait_with_output().expect("it ends");
+        if text(&output.stderr).contains(words) {
+            return output;
+        }
+    }
 }
 
 /// Returns gateways as [`hosts`] does, but the second host exports another mailbox.
@@ -433,11 +433,7 @@ fn sender_to_missing_export_fails_at_once() {
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
         let mut input = sender.stdin.take().expect("piped");
         input.write_all(b"1\n2\n").expect("written");
-        let began = Instant::now();
-        while ioctl_fionread(&input).expect("a pipe") > 0 {
-            assert!(began.elapsed() < TIMEOUT, "the sender does not read");
-            thread::sleep(Duration::from_millis(1));
-        }
+        until("the sender reads", || ioctl_fionread(&input).expect("a pipe") == 0);
         let _gateway = Running::gateway(&b);
         let output = sender.wait_with_output().expect("it ends");
         drop(input);

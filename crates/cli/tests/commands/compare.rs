@@ -2,31 +2,66 @@
 //! exit status.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::LazyLock;
-use std::thread;
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{left_behind, text, tontine};
+use crate::common::{signal, text, tontine, until_invocation, until_none_is_left};
+use crate::measure;
 
-/// A real run of three cells (times, answers, shares), from which the modified runs are made.
+/// The cells of three variants (times, answers, shares) of a real run, from which the modified runs
+/// are made. The figures have a realistic spread, which is the same in all runs.
 static RUN: LazyLock<Value> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().expect("a folder");
-    let output = tontine()
-        .args(["measure", "--quick", "--invocations", "6", "--out"])
-        .arg(folder.path())
-        .args(["liveness-check/kill-0", "liveness-check/load", "survival/pipe"])
-        .output()
-        .expect("tontine runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let bytes = fs::read(folder.path().join("results.json")).expect("results.json");
-    serde_json::from_slice(&bytes).expect("valid JSON")
+    let mut run = measure::RUN.results();
+    let compared = ["liveness-check", "survival"];
+    cells(&mut run).retain(|cell| compared.iter().any(|name| cell["experiment"] == *name));
+    for cell in cells(&mut run) {
+        let share = cell["unit"] == "share";
+        for (index, one) in array(&mut cell["invocations"]).iter_mut().enumerate() {
+            let factor = 1.0 + 0.002 * index as f64;
+            for key in ["median", "mean"] {
+                one[key] = if share { 0.5 } else { 100.0 * factor }.into();
+            }
+            // Without the samples, a bootstrap takes a moment instead of seconds.
+            one["histogram"] = "".into();
+        }
+    }
+    run
 });
+
+/// Writes a program that anyone may execute. A shell writes it: if this process did, a child that
+/// is forked meanwhile would keep it open for writing, and it could not be started.
+pub(crate) fn program(path: &Path, script: &str) {
+    let written = std::process::Command::new("sh")
+        .args(["-c", "printf %s \"$2\" > \"$1\"", "sh"])
+        .args([path.as_os_str(), script.as_ref()])
+        .status();
+    assert!(written.expect("sh runs").success());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+/// A program whose invocations reply at once: a check takes 100 ns, and up to 0.6 ns more.
+const STEADY: &str = r#"#!/bin/sh
+echo >> "$0.starts"
+ns="100.$(($(wc -l < "$0.starts") % 7))"
+cat <<END
+{"outcome": {"Measured": {
+    "figures": [{"metric": "check", "unit": "ns", "statistic": "median", "summary": {
+        "count": 1, "batch": 1, "median": $ns, "mean": $ns, "deviation": 0.0,
+        "min": $ns, "max": $ns, "p99": $ns, "p999": $ns,
+        "trimmed_mean": $ns, "trimmed_half_width": 0.0,
+        "mild_outliers": 0, "extreme_outliers": 0,
+        "autocorrelation": 0.0, "effective_count": 1.0,
+        "unstable": [], "histogram": ""}, "stretches": []}],
+    "ratios": [], "tried": [], "notes": []}},
+    "empty_pair_ns": 1.0, "clock_drift": 0.0, "stolen_ms": 0.0}
+END
+"#;
 
 /// A pair of runs in a separate directory.
 struct Pair {
@@ -34,23 +69,11 @@ struct Pair {
 }
 
 impl Pair {
-    /// Returns two copies of the real run with equal figures. `modify` has changed the second copy.
+    /// Returns two copies of the run. `modify` has changed the second copy.
     fn modified(modify: impl FnOnce(&mut Value)) -> Self {
-        let mut base = RUN.clone();
-        for cell in cells(&mut base) {
-            let share = cell["unit"] == "share";
-            // The figures have a realistic spread, which is the same in both runs.
-            for (index, one) in array(&mut cell["invocations"]).iter_mut().enumerate() {
-                let factor = 1.0 + 0.002 * index as f64;
-                for key in ["median", "mean"] {
-                    let figure = if share { 0.5 } else { 100.0 * factor };
-                    one[key] = figure.into();
-                }
-            }
-        }
-        let mut new = base.clone();
+        let mut new = RUN.clone();
         modify(&mut new);
-        Self::of(&base, &new)
+        Self::of(&RUN, &new)
     }
 
     fn of(base: &Value, new: &Value) -> Self {
@@ -65,6 +88,13 @@ impl Pair {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Returns the path of a program that runs [`STEADY`].
+    fn steady_program(&self) -> String {
+        let path = self.path("steady");
+        program(&path, STEADY);
+        path.display().to_string()
     }
 
     fn compare(&self, arguments: &[&str]) -> Output {
@@ -182,15 +212,17 @@ fn faster_row_is_better_and_shares_differ_in_points() {
 #[test]
 fn unconfirmed_difference_is_not_a_regression() {
     let pair = Pair::modified(|new| scale(new, "kill-0", "check", 1.2));
-    let (status, comparison) = pair.json(&["--order-seed", "7", "--threshold", "15"]);
+    let steady = pair.steady_program();
+    let again = ["--again", &steady, &steady];
+    let seeded = ["--order-seed", "7", "--threshold", "15"];
+    let (status, comparison) = pair.json(&[&again[..], &seeded].concat());
     assert_eq!(status, Some(0), "{comparison}");
     assert_eq!(comparison["again"]["status"], "made", "{comparison}");
     assert_eq!(comparison["again"]["order_seed"], 7);
     let found = row(&comparison, "kill-0", "check");
     assert!(found["again"]["pairs"].as_u64() >= Some(20), "{found}");
     assert!(found["again"]["smallest"].as_f64() > Some(0.0), "{found}");
-    // One in twenty of these comparisons finds a difference, but never one as large as the
-    // difference in the file.
+    // One in twenty orders finds a difference, but never one as large as that in the file.
     assert_ne!(found["verdict"], "unsettled", "{found}");
     assert_eq!(found["regression"], false, "{found}");
 }
@@ -206,7 +238,7 @@ fn compare_again_runs_given_programs_and_names_invalid_one() {
     assert!(why.contains("B does not say") && why.contains("--again OLD NEW"), "{why}");
     assert_eq!(status, Some(1), "the screen alone decides: {comparison}");
 
-    let this = env!("CARGO_BIN_EXE_tontine");
+    let this = &*pair.steady_program();
     let (_, comparison) = pair.json(&["--again", this, this]);
     assert!(row(&comparison, "load", "check")["again"]["pairs"].as_u64() >= Some(20));
 
@@ -424,11 +456,11 @@ fn signal_in_second_stage_prints_rows_judged_so_far() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("tontine runs");
-    thread::sleep(Duration::from_secs(2));
-    kill_process(Pid::from_child(&run), Signal::INT).expect("the process still runs");
+    until_invocation(pair.folder.path());
+    signal(&run, Signal::INT);
     let output = run.wait_with_output().expect("the process ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
     let comparison: Value = serde_json::from_slice(&output.stdout).expect("valid JSON");
     assert_eq!(comparison["complete"], false);
-    assert_eq!(left_behind(pair.folder.path()), Vec::<String>::new());
+    until_none_is_left(pair.folder.path());
 }

@@ -3,13 +3,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::{text, tontine};
+use crate::common::{signal, text, tontine, until};
 
 fn crash(arguments: &[&str]) -> Output {
     tontine().arg("crash").args(arguments).output().expect("tontine runs")
@@ -95,10 +93,10 @@ fn target_without_pairs_mode_is_reported() {
 
 #[test]
 fn signal_ends_exploration_without_leftovers() {
-    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for by in [Signal::INT, Signal::TERM] {
         let mut run = long_run();
-        kill_process(Pid::from_child(&run), signal).expect("the process still runs");
-        assert_eq!(run.wait().expect("the process ends").code(), Some(status));
+        signal(&run, by);
+        assert_eq!(run.wait().expect("the process ends").code(), Some(128 + by.as_raw()));
         assert_eq!(left(run.id()), Vec::<String>::new());
     }
 }
@@ -108,16 +106,13 @@ fn killed_explorer_leaves_nothing_after_next_run() {
     let mut run = long_run();
     run.kill().expect("the process still runs");
     run.wait().expect("the process ends");
-    let began = Instant::now();
-    while processes(run.id()).next().is_some() {
-        assert!(began.elapsed() < Duration::from_secs(5), "processes outlive their explorer");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until("no process outlives its explorer", || processes(run.id()).next().is_none());
     assert!(crash(&["pipe", "--operation", "send"]).status.success());
     assert_eq!(left(run.id()), Vec::<String>::new());
 }
 
-/// Starts a run, and returns when the first kills have begun.
+/// Starts a run, and returns when the first kills have begun. A recording has three workers at most,
+/// and more than three kills run in parallel.
 fn long_run() -> Child {
     let run = tontine()
         .args(["crash", "semaphore-ring", "posix-mq", "--mode", "full"])
@@ -125,7 +120,7 @@ fn long_run() -> Child {
         .stderr(Stdio::null())
         .spawn()
         .expect("tontine runs");
-    thread::sleep(Duration::from_secs(1));
+    until("kills have begun", || processes(run.id()).count() > 3);
     run
 }
 

@@ -5,13 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getuid, kill_process};
+use rustix::process::getuid;
 use serde_json::Value;
 
-use crate::common::{left_behind, text, tontine};
+use crate::common::{devices, kill_at_process, text, tontine, until_none_is_left};
 
 /// A uid without privileges.
 const UNPRIVILEGED: u32 = 65_534;
@@ -63,24 +61,15 @@ fn across_machines_is_measured_or_skipped_for_every_user() {
     }
 }
 
-/// Returns the network devices of this network namespace, except those of an engine.
-fn devices() -> Vec<String> {
-    let entries = fs::read_dir("/sys/class/net").expect("/sys").flatten();
-    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let of_engine =
-        |name: &String| ["veth", "br-", "docker"].iter().any(|start| name.starts_with(start));
-    let mut names: Vec<_> = names.filter(|name| !of_engine(name)).collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn killed_across_machines_run_leaves_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let temporary = tempfile::tempdir().expect("a folder");
+    let devices = || devices(&["eth0"]);
     let before = devices();
-    for wait_ms in [200, 400, 700, 1_100] {
-        let mut run = tontine()
+    // The run, its invocation, the two hosts, and their gateways.
+    for processes in [2, 3, 4, 6] {
+        let run = tontine()
             .args(["measure", "--out"])
             .arg(folder.path())
             .arg("across-machines/tontine")
@@ -90,11 +79,9 @@ fn killed_across_machines_run_leaves_nothing() {
             .stderr(Stdio::null())
             .spawn()
             .expect("tontine runs");
-        thread::sleep(Duration::from_millis(wait_ms));
-        kill_process(Pid::from_child(&run), Signal::KILL).expect("the process still runs");
-        run.wait().expect("reaped");
+        kill_at_process(run, folder.path(), processes);
         // A namespace without a process vanishes if no file holds it.
-        assert_eq!(left_behind(folder.path()), Vec::<String>::new());
+        until_none_is_left(folder.path());
         assert_eq!(devices(), before);
     }
     // The next run removes the directories of the mailboxes.

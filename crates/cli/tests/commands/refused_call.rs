@@ -23,7 +23,7 @@ fn refused_call_skips_row_with_call_name() {
     let folder = tempfile::tempdir().expect("a folder");
     let filter = refusing(&[libc::SYS_eventfd2, libc::SYS_mq_open, libc::SYS_pidfd_open]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_tontine"));
-    command.args(["measure", "--quick", "--out"]).arg(folder.path());
+    command.args(["measure", "--quick", "--invocations", "1", "--out"]).arg(folder.path());
     command.args(["round-trip/eventfd", "round-trip/posix-mq", "round-trip/pipe"]);
     command.args(["throughput/posix-mq", "survival/posix-mq", "death-notice/wait4"]);
     // SAFETY: between fork and exec only `prctl` and `seccomp` are called, with a program that was

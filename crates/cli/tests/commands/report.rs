@@ -29,6 +29,7 @@ fn estimates(browser: &mut Chromium) -> Vec<f64> {
 }
 
 #[test]
+#[ignore = "takes long: measures and drives a browser"]
 fn report_pages_draw_all_results() {
     let Some(mut browser) = Chromium::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");

@@ -46,18 +46,21 @@ fn printed_replay_command_repeats_violation() {
 /// printed hundreds of turns. No option raised the limit.
 #[test]
 fn run_without_an_end_names_limit_and_option() {
-    let file = scenario("process main\n  while 0 == 0\n    child = fork main\n    yield\n");
-    let output = explore(&["--mode", "parallel", "--steps", "9000"], file.path());
+    let file = scenario(
+        "process main\n  fork other\n  while 0 == 0: yield\n\n\
+         process other\n  while 0 == 0: yield\n",
+    );
+    let output = explore(&["--mode", "parallel", "--steps", "2000"], file.path());
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
     for said in
-        ["none within 9000 steps (the limit)", "--steps N", "running: process", "more turns"]
+        ["none within 2000 steps (the limit)", "--steps N", "running: process", "more turns"]
     {
         assert!(printed.contains(said), "no {said:?}: {printed}");
     }
     assert!(printed.lines().count() < 400, "{}", printed.lines().count());
     let (_, command) = printed.split_once("explore ").expect("a command");
-    assert!(command.starts_with("--mode parallel --steps 9000 --replay "), "{command}");
+    assert!(command.starts_with("--mode parallel --steps 2000 --replay "), "{command}");
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::scenarios::{scenario, unix};
-use crate::common::text;
+use crate::common::{handles, signal, text, until};
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     unix("run", arguments, file)
@@ -135,11 +135,11 @@ fn signal_before_pause_is_lost_under_some_seed() {
 fn limit_stops_endless_run_and_prints_timeline() {
     let file = scenario(ENDLESS);
     for executor in ["simulated", "parallel"] {
-        let output = run(&["--limit", "1", "--executor", executor], file.path());
+        let output = run(&["--limit", "2", "--executor", executor], file.path());
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         let printed = text(&output.stdout);
         assert!(printed.contains("notes \"here\""), "{printed}");
-        let why = "fails: the run: expected an end, found none within 1 s (--limit)";
+        let why = "fails: the run: expected an end, found none within 2 s (--limit)";
         assert!(printed.contains(why), "{printed}");
     }
 }
@@ -147,16 +147,16 @@ fn limit_stops_endless_run_and_prints_timeline() {
 #[test]
 fn signal_stops_run_and_prints_events_so_far() {
     let file = scenario(ENDLESS);
-    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+    for by in [Signal::INT, Signal::TERM] {
         let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
         tontine.args(["unix", "run", "--limit", "0"]).arg(file.path()).stdout(Stdio::piped());
         let mut child = tontine.spawn().expect("tontine runs");
         await_work(&child);
-        send(&child, signal);
+        signal(&child, by);
         let mut printed = String::new();
         child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
         let status = child.wait().expect("the process ends");
-        assert_eq!(status.code(), Some(128 + signal.as_raw()), "{printed}");
+        assert_eq!(status.code(), Some(128 + by.as_raw()), "{printed}");
         assert!(printed.contains("notes \"here\""), "{printed}");
         assert!(printed.contains("expected an end, found SIG"), "{printed}");
     }
@@ -170,12 +170,12 @@ fn run_under_nohup_survives_sighup() {
     nohup.arg(env!("CARGO_BIN_EXE_tontine")).args(["unix", "run", "--limit", "0"]).arg(file.path());
     let mut child = nohup.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("nohup runs");
     await_work(&child);
-    send(&child, rustix::process::Signal::HUP);
-    send(&child, rustix::process::Signal::TERM);
+    signal(&child, Signal::HUP);
+    signal(&child, Signal::TERM);
     let mut printed = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut printed).expect("text");
     let status = child.wait().expect("the process ends");
-    assert_eq!(status.code(), Some(128 + rustix::process::Signal::TERM.as_raw()), "{printed}");
+    assert_eq!(status.code(), Some(128 + Signal::TERM.as_raw()), "{printed}");
     assert!(printed.contains("expected an end, found SIGTERM"), "{printed}");
 }
 
@@ -197,15 +197,15 @@ fn start_spinning(file: &Path, limit: &str) -> Child {
 #[test]
 fn unstoppable_run_is_abandoned_with_name_of_thread() {
     let file = scenario(SPINNING);
-    let term = rustix::process::Signal::TERM;
-    for (limit, signal, code, why) in [
-        ("1", None, 1, "found none within 1 s (--limit);"),
+    let term = Signal::TERM;
+    for (limit, by, code, why) in [
+        ("3", None, 1, "found none within 3 s (--limit);"),
         ("0", Some(term), 128 + term.as_raw(), "found SIGTERM before it;"),
     ] {
         let mut child = start_spinning(file.path(), limit);
-        await_work(&child);
-        if let Some(signal) = signal {
-            send(&child, signal);
+        if let Some(by) = by {
+            await_work(&child);
+            signal(&child, by);
         }
         let mut said = String::new();
         child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
@@ -221,35 +221,25 @@ fn second_signal_ends_command_immediately() {
     use std::os::unix::process::ExitStatusExt;
 
     let file = scenario(SPINNING);
-    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+    for by in [Signal::INT, Signal::TERM] {
         let mut child = start_spinning(file.path(), "0");
         await_work(&child);
-        let status = loop {
-            send(&child, signal);
+        let mut status = None;
+        until("the command ends", || {
             // Two signals that arrive at the same time coalesce.
-            std::thread::sleep(Duration::from_millis(50));
-            if let Some(status) = child.try_wait().expect("a child of the test") {
-                break status;
-            }
-        };
-        assert_eq!(status.signal(), Some(signal.as_raw()), "{status}");
+            signal(&child, by);
+            status = child.try_wait().expect("a child of the test");
+            status.is_some()
+        });
+        assert_eq!(status.and_then(|status| status.signal()), Some(by.as_raw()), "{status:?}");
     }
 }
 
-/// Sends a signal to a child that has not been waited for.
-fn send(child: &Child, signal: rustix::process::Signal) {
-    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal)
-        .expect("the process still runs");
-}
-
-/// Waits until a command has used processor time. Until then it has no handlers, and a signal kills
-/// it.
+/// Waits until a command has a handler of SIGTERM, and until its scenario has computed.
 fn await_work(child: &Child) {
-    let start = Instant::now();
-    while cpu_ticks(child.id()) < 20 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the command uses no processor time");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    until("the command handles SIGTERM", || handles(child.id(), Signal::TERM));
+    let before = cpu_ticks(child.id());
+    until("the scenario computes", || cpu_ticks(child.id()) > before + 5);
 }
 
 /// Returns the processor time that a process used, in ticks.

@@ -5,19 +5,17 @@
 
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
 
+use crate::common::{TIMEOUT, until};
+
 const PROMPT: &str = "tontine$ ";
-/// Timeout for expected output.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of one poll of the terminal.
 const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Maximum number of runs of `ps` until one shows the expected process.
-const MAX_PS_RUNS: usize = 20;
 
 fn tontine(arguments: &[&str]) -> Command {
     let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
@@ -83,14 +81,13 @@ impl User {
     /// If `ps` runs on another processor, it may run before the shell that started it waits, or
     /// before a process executes its program or receives a signal.
     fn sees_in_ps(&mut self, process: &str) -> String {
-        for _ in 0..MAX_PS_RUNS {
+        let mut table = String::new();
+        until(&format!("`ps` shows {process:?}"), || {
             self.enters("ps");
-            let table = self.sees(" ps\r\n");
-            if table.contains(process) {
-                return table;
-            }
-        }
-        panic!("expected {process:?} in one of {MAX_PS_RUNS} tables of `ps`, seen {}", self.seen);
+            table = self.sees(" ps\r\n");
+            table.contains(process)
+        });
+        table
     }
 
     fn is_raw(&self) -> bool {
@@ -99,15 +96,13 @@ impl User {
 
     /// Waits until the command has ended, and returns its exit status.
     fn wait_end(&mut self) -> Option<i32> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.shell.try_wait().unwrap() {
-                assert!(!self.is_raw(), "expected the terminal to be restored");
-                return status.code();
-            }
-            assert!(start.elapsed() < TIMEOUT, "expected the shell to end");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let mut status = None;
+        until("the shell ends", || {
+            status = self.shell.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(!self.is_raw(), "expected the terminal to be restored");
+        status.and_then(|status| status.code())
     }
 }
 

@@ -1,25 +1,18 @@
-//! Tests of the `tontine` command from a user's point of view: names, files, exit statuses,
-//! failures.
-//!
-//! This is a separate test program, because it searches the whole machine for files that a run left
-//! behind.
+//! Tests of `tontine measure` from a user's point of view: names, files, exit statuses, failures.
 
-#[path = "commands/common.rs"]
-mod common;
-
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::LazyLock;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tontine_bench::schema::Results;
 use tontine_bench::size::Size;
 use tontine_bench::stats::plan::{Components, Costs, RepetitionPlan};
 
-use common::{left_behind, text, tontine};
+use crate::common::{marked, signal, text, tontine, until, until_invocation, until_none_is_left};
 
 fn results(folder: &Path) -> Value {
     let text = fs::read(folder.join("results.json")).expect("results.json");
@@ -41,28 +34,59 @@ fn measure(folder: &Path, names: &[&str]) -> Output {
         .expect("tontine runs")
 }
 
-/// One variant of each of several experiments.
-const CELLS: [&str; 5] = [
+/// Variants of several experiments: times, shares, answers and kills.
+const CELLS: [&str; 6] = [
     "round-trip/pipe",
     "throughput/memcpy",
     "survival/pipe",
     "death-notice/pidfd-poll",
     "liveness-check/kill-0",
+    "liveness-check/load",
 ];
+
+/// A quick run of [`CELLS`] with its samples, which several tests examine.
+pub(crate) static RUN: LazyLock<MeasuredRun> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let samples = folder.path().join("samples");
+    let samples = samples.to_str().expect("a path");
+    let output = measure(folder.path(), &[&["--samples", samples], &CELLS[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let files = [folder.path(), Path::new(samples)].map(|folder| fs::read_dir(folder));
+    let files = files.into_iter().flat_map(|entries| entries.expect("a folder").flatten());
+    let name = |path: &Path| path.file_name().expect("a name").display().to_string();
+    let files = files
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| (name(&entry.path()), text(&fs::read(entry.path()).expect("a file"))));
+    MeasuredRun { stdout: text(&output.stdout), files: files.collect() }
+});
+
+/// The output and the files of a run.
+pub(crate) struct MeasuredRun {
+    stdout: String,
+    files: BTreeMap<String, String>,
+}
+
+impl MeasuredRun {
+    fn file(&self, name: &str) -> &str {
+        let names = || self.files.keys().collect::<Vec<_>>();
+        self.files.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", names()))
+    }
+
+    pub(crate) fn results(&self) -> Value {
+        serde_json::from_str(self.file("results.json")).expect("valid JSON")
+    }
+}
 
 #[test]
 fn measure_writes_files_and_prints_table() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let output = measure(folder.path(), &CELLS);
-    assert!(output.status.success(), "{}", text(&output.stderr));
     for word in ["round-trip: ", "pipe", "GB/s", "wedged", "notice", "kill-0"] {
-        assert!(text(&output.stdout).contains(word), "{word}: {}", text(&output.stdout));
+        assert!(RUN.stdout.contains(word), "{word}: {}", RUN.stdout);
     }
     let files = ["results.json", "results.csv", "results.md", "report.html", "report-death.html"];
     for file in files {
-        assert!(fs::metadata(folder.path().join(file)).expect(file).len() > 0, "{file} is empty");
+        assert!(!RUN.file(file).is_empty(), "{file} is empty");
     }
-    let results = results(folder.path());
+    let results = RUN.results();
     assert_eq!(results["schema"], 1);
     assert_eq!(results["complete"], true);
     for cell in results["cells"].as_array().expect("cells") {
@@ -75,16 +99,28 @@ fn measure_writes_files_and_prints_table() {
 }
 
 #[test]
-fn json_on_stdout_equals_results_json() {
+fn samples_files_hold_all_samples_in_order() {
+    let samples = RUN.file("round-trip-pipe-hot-cross-core-one_way-00.txt");
+    let numbers = samples.lines().filter(|line| !line.starts_with('#'));
+    let count = numbers.map(str::parse::<f64>).filter(Result::is_ok).count();
+    assert_eq!(count, Size::Quick.blocking_rounds());
+}
+
+/// Regression: intervals of few invocations extended below zero, and those of shares above 1.
+#[test]
+fn few_invocations_yield_no_impossible_figure() {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = tontine()
-        .args(["measure", "--quick", "--format", "json", "--out"])
-        .arg(folder.path())
-        .arg("liveness-check/dummy")
-        .output()
-        .expect("tontine runs");
+    let few = ["--invocations", "2", "--format", "json"];
+    let output = measure(folder.path(), &[&few[..], &CELLS].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
     let printed: Value = serde_json::from_slice(&output.stdout).expect("only JSON");
-    assert_eq!(printed, results(folder.path()));
+    assert_eq!(printed, results(folder.path()), "standard output has the same as the file");
+    let run: Results = serde_json::from_value(printed).expect("a run");
+    let with_interval = run.cells.iter().filter(|cell| cell.low.is_some());
+    assert!(with_interval.count() > 8, "{:?}", run.cells);
+    for cell in &run.cells {
+        assert!(cell.impossible().is_empty(), "{:?}: {cell:?}", cell.impossible());
+    }
 }
 
 #[test]
@@ -107,26 +143,11 @@ fn unwritable_directory_fails_before_measuring() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
     fs::write(&file, "mine").expect("a file");
-    let began = Instant::now();
     let output = measure(&file, &["round-trip"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("--out"), "{}", text(&output.stderr));
     assert!(!text(&output.stderr).contains("invocations"), "the measurement began");
-    assert!(began.elapsed() < Duration::from_secs(10));
     assert_eq!(fs::read_to_string(&file).expect("the file exists"), "mine");
-}
-
-/// Starts a run whose processes carry `mark`, sends the run a signal, and returns its exit status.
-fn status_of_signalled(command: &mut Command, mark: &Path, signal: Signal) -> Option<i32> {
-    let mut run = command
-        .env("TONTINE_TEST", mark)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("tontine runs");
-    thread::sleep(Duration::from_secs(2));
-    kill_process(Pid::from_child(&run), signal).expect("the process still runs");
-    run.wait().expect("the process ends").code()
 }
 
 #[test]
@@ -141,11 +162,46 @@ fn as_published_run_shows_progress_and_keeps_its_output() {
     let begins = begins.unwrap_or_else(|| panic!("the number of points is missing: {said}"));
     assert!(begins.contains(" fresh processes, about "), "{begins}");
     // The first line comes at once, the others after a minute.
-    let is_progress = |line: &&str| line.contains(" %  ") && line.contains("source-002/dummy");
-    assert_eq!(said.lines().filter(is_progress).count(), 1, "{said}");
+    let is_progress = |line: &str| line.contains(" %  ") && line.contains("source-002/dummy");
+    assert!(said.lines().any(is_progress), "{said}");
     let kept = fs::read(folder.path().join("as-published-002.txt")).expect("a file");
     assert_eq!(text(&kept), text(&output.stdout));
     assert!(text(&kept).contains("Verdicts on the source's claims"), "{}", text(&kept));
+}
+
+/// Starts a run, sends it a signal when `is_due` returns `true` for its temporary folder, and checks
+/// its exit status and that it leaves no process and no file.
+fn end_by_signal(command: &mut Command, by: Signal, is_due: impl Fn(&Path) -> bool) {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let mut run = command
+        .env("TONTINE_TEST", temporary.path())
+        .env("TMPDIR", temporary.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tontine runs");
+    until_invocation(temporary.path());
+    until("the signal is due", || is_due(temporary.path()));
+    let pids = marked(temporary.path());
+    signal(&run, by);
+    assert_eq!(run.wait().expect("the process ends").code(), Some(128 + by.as_raw()));
+    assert_eq!(entries(temporary.path(), |_| true), Vec::<String>::new());
+    let is_theirs = |name: &str| pids.iter().any(|pid| is_made_by(name, *pid));
+    assert_eq!(entries(Path::new("/dev/shm"), is_theirs), Vec::<String>::new());
+    until_none_is_left(temporary.path());
+}
+
+/// Returns `true` if the name of a mechanism's file contains its maker: the number of a PID
+/// namespace, `p`, and this pid.
+fn is_made_by(name: &str, pid: u32) -> bool {
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| word.split_once('p').is_some_and(|(_, maker)| maker == pid.to_string()))
+}
+
+fn entries(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("a folder").flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| wanted(name)).collect()
 }
 
 #[test]
@@ -153,40 +209,27 @@ fn signal_ends_as_published_run_without_leftovers() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = tontine();
     command.args(["measure", "--quick", "--as-published", "001", "--out"]).arg(folder.path());
-    assert_eq!(status_of_signalled(&mut command, folder.path(), Signal::INT), Some(130));
-    assert_eq!(leftover_files(), Vec::<String>::new(), "files were left behind");
-    assert_eq!(left_behind(folder.path()), Vec::<String>::new(), "processes were left behind");
-    assert_eq!(
-        fs::read_dir(folder.path()).expect("a folder").count(),
-        0,
-        "an incomplete file was left"
-    );
+    end_by_signal(&mut command, Signal::INT, |_| true);
+    assert_eq!(entries(folder.path(), |_| true), Vec::<String>::new(), "an incomplete file");
 }
 
 #[test]
 fn signal_ends_measure_and_results_are_kept() {
-    for (signal, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (by, name, kind) in [
+        (Signal::INT, "round-trip/iceoryx2", Some("tontine-ice-")),
+        (Signal::TERM, "round-trip/zmq-ipc", Some("tontine-zmq-")),
+        (Signal::INT, "signal-delivery/one-clock", None),
+    ] {
         let folder = tempfile::tempdir().expect("a folder");
-        let names = ["round-trip/iceoryx2", "round-trip/zmq-ipc", "signal-delivery/one-clock"];
         let mut command = tontine();
-        command.args(["measure", "--out"]).arg(folder.path()).args(names);
-        assert_eq!(status_of_signalled(&mut command, folder.path(), signal), Some(status));
+        command.args(["measure", "--out"]).arg(folder.path()).arg(name);
+        let has_files = |temporary: &Path| {
+            let start = kind.unwrap_or_default();
+            kind.is_none() || !entries(temporary, |name| name.starts_with(start)).is_empty()
+        };
+        end_by_signal(&mut command, by, has_files);
         assert_eq!(results(folder.path())["complete"], false);
-        assert_eq!(leftover_files(), Vec::<String>::new(), "files were left behind");
-        assert_eq!(left_behind(folder.path()), Vec::<String>::new(), "processes were left behind");
     }
-}
-
-/// Returns the files of the mechanisms that are left in any of their directories.
-fn leftover_files() -> Vec<String> {
-    let folders = [std::env::temp_dir(), "/dev/shm".into()];
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten());
-    let names = files.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let kinds = ["ice", "zmq", "builds", "sessions"].map(|kind| format!("tontine-{kind}-"));
-    let ours = |name: &String| {
-        name.starts_with("tontine_ice_") || kinds.iter().any(|start| name.starts_with(start))
-    };
-    names.filter(ours).collect()
 }
 
 #[test]
@@ -194,7 +237,7 @@ fn few_descriptors_skip_only_affected_rows() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = Command::new("sh")
         .args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tontine")])
-        .args(["measure", "--quick", "--out"])
+        .args(["measure", "--quick", "--invocations", "1", "--out"])
         .arg(folder.path())
         .args(["round-trip/eventfd", "round-trip/zmq-inproc", "liveness-check/epoll-socket"])
         .output()
@@ -208,8 +251,11 @@ fn few_descriptors_skip_only_affected_rows() {
 #[test]
 fn one_processor_skips_only_rows_that_need_two() {
     let folder = tempfile::tempdir().expect("a folder");
+    let allowed = rustix::thread::sched_getaffinity(None).expect("affinity");
+    let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
     let output = Command::new("taskset")
-        .args(["-c", "0", env!("CARGO_BIN_EXE_tontine"), "measure", "--quick", "--out"])
+        .args(["-c", &first.expect("a processor").to_string(), env!("CARGO_BIN_EXE_tontine")])
+        .args(["measure", "--quick", "--invocations", "1", "--out"])
         .arg(folder.path())
         .args(["round-trip/flag-one-line", "round-trip/pipe", "queue-with-check/load"])
         .output()
@@ -224,77 +270,6 @@ fn one_processor_skips_only_rows_that_need_two() {
     );
     for status in ["ok", "skipped"] {
         assert!(of("pipe").iter().any(|row| row.1 == status), "{status}: {rows:?}");
-    }
-}
-
-/// Regression: intervals of few invocations extended below zero, and those of shares above 1.
-#[test]
-fn few_invocations_yield_no_impossible_figure() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let output = tontine()
-        .args(["measure", "--quick", "--invocations", "2", "--out"])
-        .arg(folder.path())
-        .args(CELLS)
-        .output()
-        .expect("tontine runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let run: Results = serde_json::from_value(results(folder.path())).expect("a run");
-    let with_interval = run.cells.iter().filter(|cell| cell.low.is_some());
-    assert!(with_interval.count() > 8, "{:?}", run.cells);
-    for cell in &run.cells {
-        assert!(cell.impossible().is_empty(), "{:?}: {cell:?}", cell.impossible());
-    }
-}
-
-#[test]
-fn closed_stdout_causes_no_panic() {
-    let output = Command::new("sh")
-        .args(["-c", "\"$1\" list | head -n 1", "sh", env!("CARGO_BIN_EXE_tontine")])
-        .output()
-        .expect("sh runs");
-    assert_eq!(text(&output.stdout), "round-trip\n");
-    assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
-}
-
-#[test]
-fn help_manual_and_completions_name_every_command() {
-    let of = |arguments: &[&str]| {
-        let output = tontine().args(arguments).output().expect("tontine runs");
-        assert!(output.status.success(), "{arguments:?}");
-        text(&output.stdout)
-    };
-    for text in [of(&["--help"]), of(&["man"]), of(&["completions", "bash"])] {
-        for command in ["measure", "list", "compare", "recv", "send", "doctor", "crash"] {
-            assert!(text.contains(command), "{command} is missing in {text}");
-        }
-        for hidden in ["Serve one invocation", "Serve as one end", "Serve as a worker"] {
-            assert!(!text.contains(hidden), "a hidden command is shown");
-        }
-    }
-}
-
-/// Regression: without a terminal, or on a wider one, the help was wrapped at 100 columns.
-#[test]
-fn help_fits_80_columns_on_wide_and_narrow_terminals() {
-    let commands = ["measure", "recv", "send", "compare", "crash", "explain", "doctor", "list"];
-    let names = commands.into_iter().map(|name| vec![name]);
-    let unix = ["run", "check", "explore", "shell"].into_iter().map(|name| vec!["unix", name]);
-    for name in names.chain(unix) {
-        for columns in [None, Some(200), Some(60)] {
-            let mut command = tontine();
-            match columns {
-                Some(columns) => command.env("COLUMNS", columns.to_string()),
-                None => command.env_remove("COLUMNS"),
-            };
-            let output = command.arg("help").args(&name).output().expect("tontine runs");
-            let help = text(&output.stdout);
-            let most = columns.unwrap_or(80).min(80);
-            for line in help.lines() {
-                // An example command has no space at which to break.
-                let breaks = line.trim().contains(' ') && !line.starts_with("Usage: ");
-                assert!(line.chars().count() <= most || !breaks, "{name:?}, {columns:?}: {line}");
-            }
-        }
     }
 }
 
@@ -321,7 +296,7 @@ fn assert_planned(cell: &Value, precision: f64) {
 fn plan_prints_repetitions_and_measures_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let planned = |more: &[&str]| {
-        let arguments = ["measure", "--plan", "round-trip/pipe"].iter().chain(more);
+        let arguments = ["measure", "--plan", "liveness-check/load"].iter().chain(more);
         tontine().args(arguments).current_dir(folder.path()).output().expect("tontine runs")
     };
     for percent in ["50", "0.5"] {
@@ -336,28 +311,4 @@ fn plan_prints_repetitions_and_measures_nothing() {
     assert!(text(&planned(&[]).stdout).contains("operations × invocations"));
     assert_eq!(planned(&["--precision", "0"]).status.code(), Some(2));
     assert!(fs::read_dir(folder.path()).expect("a folder").next().is_none(), "no file is written");
-}
-
-#[test]
-fn samples_files_hold_all_samples_in_order() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let samples = folder.path().join("samples");
-    let output = tontine()
-        .args(["measure", "--quick", "--out"])
-        .arg(folder.path())
-        .arg("--samples")
-        .arg(&samples)
-        .arg("round-trip/pipe")
-        .output()
-        .expect("tontine runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let file = samples.join("round-trip-pipe-hot-cross-core-one_way-00.txt");
-    let text = fs::read_to_string(&file).unwrap_or_else(|error| {
-        let there =
-            fs::read_dir(&samples).expect("samples").flatten().map(|entry| entry.file_name());
-        panic!("{error}; found {:?}", there.collect::<Vec<_>>())
-    });
-    let numbers = text.lines().filter(|line| !line.starts_with('#'));
-    let count = numbers.map(str::parse::<f64>).filter(Result::is_ok).count();
-    assert_eq!(count, Size::Quick.blocking_rounds());
 }
