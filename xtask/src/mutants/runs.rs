@@ -76,9 +76,9 @@ pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) ->
     let work = || -> io::Result<()> {
         while let Some((row, mode)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let began = Instant::now();
-            let found = programs.find(row, *mode)?;
+            let found = programs.find(row, mode)?;
             let mut all = row.found.lock().expect("no thread panics with it");
-            all.push(ModeRun { mode: *mode, found, took: began.elapsed() });
+            all.push(ModeRun { mode, found, took: began.elapsed() });
             if all.len() == row.modes.len() {
                 print(row.mutant, row.finder, &mut all);
             }

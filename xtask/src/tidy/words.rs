@@ -198,12 +198,10 @@ fn matched_lines<'f>(file: &'f TextFile, index: &Index) -> Vec<Matched<'f>> {
         before = text;
         for (start, word) in words(text) {
             for (pattern, rest) in index.get(word).into_iter().flatten() {
-                let is_known = found
-                    .last()
-                    .is_some_and(|last| last.line == line && std::ptr::eq(last.pattern, *pattern));
-                if !is_known
-                    && !(pattern.first_line && continues)
-                    && pattern.matches(&text[..start], &text[start + word.len()..], rest)
+                let mut of_line = found.iter().rev().take_while(|known| known.line == line);
+                let is_known = of_line.any(|known| std::ptr::eq(known.pattern, *pattern));
+                let is_skipped = is_known || (pattern.first_line && continues);
+                if !is_skipped && pattern.matches(&text[..start], &text[start + word.len()..], rest)
                 {
                     found.push(Matched { pattern, file, line });
                 }

@@ -221,13 +221,13 @@ fn comparisons(page: &mut String, trials: &CompareTrials) {
     let _ = write!(
         page,
         "\n## Comparisons\n\n\
-         `tontine compare` with both stages, on runs of {} rows that are resampled from a recorded \
-         default run (`crates/bench/examples/coverage/recorded.txt`, a virtual machine with two \
-         shared processors): an invocation is a recorded invocation of its task, drawn with \
-         replacement, and the second stage draws further ones in pairs. Two equal runs therefore differ only \
-         by chance, with the modes and outliers of an actual machine, but without its drift from \
-         one run to the next. A *false alarm* is a comparison that reports a regression, which is \
-         exit status 1. At most 5 % are allowed.\n\n\
+         `tontine compare` with both stages, on runs of {} rows that are resampled from a \
+         recorded default run (`crates/bench/examples/coverage/recorded.txt`, a virtual machine \
+         with two shared processors): an invocation is a recorded invocation of its task, drawn \
+         with replacement, and the second stage draws further ones in pairs. Two equal runs \
+         therefore differ only by chance, with the modes and outliers of an actual machine, but \
+         without its drift from one run to the next. A *false alarm* is a comparison that reports \
+         a regression, which is exit status 1. At most 5 % are allowed.\n\n\
          | length of the runs | invocations per row | comparisons | false alarms | with any change \
          |\n|---|--:|--:|--:|--:|\n",
         trials.rows,
