@@ -5,7 +5,7 @@
 //!
 //! - [`order`]: the median and quantiles, by exact binomial order statistics;
 //! - [`mean`]: the mean, by Kalibera and Jones; [`plan`]: the number of repetitions that it needs;
-//! - [`ratio`]: paired ratios, and whether they meet a limit;
+//! - [`ratio`]: paired ratios;
 //! - [`shift`]: two runs that were not paired, without any assumption on shape; [`bootstrap`]: the
 //!   quotient of two machines; [`resolution`]: the difference that a comparison could have found,
 //!   and the number of pairs needed to find it; [`many`]: tests of many rows at once;

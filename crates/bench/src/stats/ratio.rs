@@ -1,46 +1,11 @@
-//! Ratios of paired runs, and their relation to a limit: [`paired`], [`LimitVerdict`].
+//! Ratios of paired runs: [`paired`].
 //!
 //! A pair consists of two measurements, one right after the other. A disturbance of both cancels
 //! out in their ratio. With logarithms a ratio and its inverse are mirror images, so exchanging the
-//! two measurements inverts the interval and changes no verdict.
+//! two measurements inverts the interval.
 
 use super::interval::{CONFIDENCE, Interval};
 use super::order::quantile_interval;
-
-/// The conclusion about a limit that an interval permits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LimitVerdict {
-    /// The whole interval is within the limit.
-    Met,
-    /// The whole interval is outside the limit.
-    Failed,
-    /// The limit is inside the interval, so more pairs are needed.
-    Unresolved,
-}
-
-impl LimitVerdict {
-    /// Judges whether the figure is at most `limit`.
-    pub fn at_most(interval: Interval, limit: f64) -> Self {
-        if interval.high <= limit {
-            Self::Met
-        } else if interval.low > limit {
-            Self::Failed
-        } else {
-            Self::Unresolved
-        }
-    }
-
-    /// Judges whether the figure is at least `limit`.
-    pub fn at_least(interval: Interval, limit: f64) -> Self {
-        if interval.low >= limit {
-            Self::Met
-        } else if interval.high < limit {
-            Self::Failed
-        } else {
-            Self::Unresolved
-        }
-    }
-}
 
 /// Returns the median of the ratios, computed from their logarithms, with its sign-test interval at
 /// 95 %.
@@ -70,24 +35,6 @@ pub fn paired_at(ratios: &[f64], confidence: f64) -> Option<Interval> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    fn between(low: f64, high: f64) -> Interval {
-        Interval { estimate: f64::midpoint(low, high), low, high, achieved: 0.95 }
-    }
-
-    #[test]
-    fn limit_at_interval_end_is_met_or_unresolved() {
-        assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.1), LimitVerdict::Met);
-        assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 1.0), LimitVerdict::Unresolved);
-        assert_eq!(LimitVerdict::at_most(between(1.0, 1.1), 0.9), LimitVerdict::Failed);
-        assert_eq!(LimitVerdict::at_least(between(1.0, 1.1), 1.0), LimitVerdict::Met);
-        assert_eq!(LimitVerdict::at_least(between(1.0, 1.1), 1.1), LimitVerdict::Unresolved);
-        assert_eq!(LimitVerdict::at_least(between(1.0, 1.1), 1.2), LimitVerdict::Failed);
-        assert_eq!(
-            LimitVerdict::at_most(between(f64::NAN, f64::NAN), 1.0),
-            LimitVerdict::Unresolved
-        );
-    }
 
     #[test]
     fn paired_interval_of_ten_ratios_is_second_and_ninth() {
