@@ -107,7 +107,7 @@ fn one_fault_breaks_no_record_of_two_frames() {
 
 #[test]
 fn two_faults_break_no_promise() {
-    assert_sound(&[(narrow, 2, 2)]);
+    assert_sound(&[(plain, 2, 2), (narrow, 2, 2)]);
 }
 
 #[test]
