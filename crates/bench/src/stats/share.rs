@@ -129,7 +129,7 @@ mod tests {
     /// Regression: the interval of few equivalent tries was computed without end.
     #[test]
     fn fractional_tries_have_an_interval() {
-        for tries in (1..400).map(|n| f64::from(n) / 37.0) {
+        for tries in (1..400).step_by(9).map(|n| f64::from(n) / 37.0) {
             for share in (1..40).map(|n| f64::from(n) / 40.0) {
                 let (low, high) = clopper_pearson(share * tries, tries, 0.95).expect("an interval");
                 assert!(
