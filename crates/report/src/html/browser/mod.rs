@@ -79,6 +79,7 @@ fn places(browser: &mut Chromium, section: &str) -> Vec<(f64, f64, f64)> {
 const SIGNALS: &str = "experiment-signal-throughput";
 
 #[test]
+#[ignore = "takes long: drives a browser"]
 fn pages_load_without_errors_or_requests_and_have_all_figures() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
@@ -121,6 +122,7 @@ fn pages_load_without_errors_or_requests_and_have_all_figures() {
 }
 
 #[test]
+#[ignore = "takes long: drives a browser"]
 fn pointer_and_keys_show_exact_figures_and_zoom() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
@@ -207,6 +209,7 @@ fn pointer_and_keys_show_exact_figures_and_zoom() {
 }
 
 #[test]
+#[ignore = "takes long: drives a browser"]
 fn pages_without_scripts_show_ladder_answers_and_charts() {
     let Some(mut browser) = Chromium::start() else { return };
     let results = fixture::run();
@@ -239,6 +242,7 @@ fn pages_without_scripts_show_ladder_answers_and_charts() {
 
 /// A reader must find the answers without scrolling far: four screens of 1280 × 800.
 #[test]
+#[ignore = "takes long: drives a browser"]
 fn overview_fits_on_four_screens() {
     let Some(mut browser) = Chromium::start() else { return };
     let folder = PageFolder::of(&fixture::run());
@@ -250,6 +254,7 @@ fn overview_fits_on_four_screens() {
 }
 
 #[test]
+#[ignore = "takes long: drives a browser"]
 fn narrow_pages_scroll_vertically_and_have_accessible_names() {
     let Some(mut browser) = Chromium::start() else { return };
     let folder = PageFolder::of(&fixture::run());
@@ -295,6 +300,7 @@ fn narrow_pages_scroll_vertically_and_have_accessible_names() {
 }
 
 #[test]
+#[ignore = "takes long: drives a browser"]
 fn hostile_name_is_escaped_and_other_scripts_are_blocked() {
     let Some(mut browser) = Chromium::start() else { return };
     let mut results = fixture::run();
