@@ -416,6 +416,7 @@ mod tests {
     use crate::as_published::points::in_this_process;
 
     #[test]
+    #[ignore = "takes long: runs every program of the source"]
     fn source_002_table_has_every_row_and_its_scale() {
         let mut out = Vec::new();
         in_this_process("002", |points| reproduce(points, &mut out)).expect("table");

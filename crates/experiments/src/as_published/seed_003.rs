@@ -334,6 +334,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "takes long: runs every program of the source"]
     fn source_003_quick_run_prints_every_program() {
         in_a_process_of_its_own(|| {
             let mut out = Vec::new();

@@ -25,6 +25,7 @@ fn entries(folder: &Path) -> usize {
 }
 
 #[test]
+#[ignore = "takes long: compiles programs"]
 fn two_concurrent_builds_end_and_leave_no_files() {
     in_a_process_of_its_own(|| {
         let place = tempfile::tempdir().map_err(|error| error.to_string())?;

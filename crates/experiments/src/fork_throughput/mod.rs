@@ -146,7 +146,7 @@ mod tests {
     fn every_forking_process_yields_a_rate_and_is_reaped() {
         in_a_process_of_its_own(|| {
             for processes in [1, 3] {
-                let observed = match measure(processes, 50) {
+                let observed = match measure(processes, 10) {
                     Err(MeasureError::Skipped(why)) => {
                         return why.contains("needs").then_some(()).ok_or(why);
                     }

@@ -105,7 +105,7 @@ mod tests {
                 let model = TimeSource::Model { seed: 1, costs: CostModel::published() };
                 for watch in [TimeSource::Machine(Clock::calibrated()), model] {
                     let system = System { mode, processors, watch };
-                    let seconds = run(system, processes, 50, 2).expect("two rounds");
+                    let seconds = run(system, processes, 10, 2).expect("two rounds");
                     assert_eq!(seconds.len(), 2 * processes, "{mode}");
                     assert!(seconds.iter().all(|&seconds| seconds > 0.0), "{mode}: {seconds:?}");
                 }

@@ -160,7 +160,9 @@ pub(crate) fn counted(mut made: u64) -> u64 {
 pub(crate) mod tests {
     use std::sync::atomic::AtomicU32;
 
-    use super::super::check::{BareLoad, LifeWord, MarkedWord, NoCheck};
+    use super::super::check::MarkedWord;
+    #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+    use super::super::check::{BareLoad, LifeWord, NoCheck};
     use super::*;
 
     #[test]
@@ -169,8 +171,9 @@ pub(crate) mod tests {
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
     }
 
-    /// Checks that loops whose figures differ by less than a nanosecond have the same alignment.
-    #[cfg(target_arch = "x86_64")]
+    /// Checks that loops whose figures differ by less than a nanosecond have the same alignment. Like
+    /// all tests that read optimised code, this one exists in a release build only.
+    #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     #[test]
     fn compared_loops_each_fit_one_cache_line() {
         let loops = [
@@ -188,7 +191,7 @@ pub(crate) mod tests {
     }
 
     /// Checks the claim by reading the timed instructions.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     #[test]
     fn futex_word_check_is_one_load_one_test_one_branch() {
         use iced_x86::{Instruction, Mnemonic, OpKind, Register};
@@ -227,14 +230,14 @@ pub(crate) mod tests {
         assert!(matches!(branch.mnemonic(), Mnemonic::Je | Mnemonic::Jne), "{branch}");
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     fn is_conditional_jump(instruction: &iced_x86::Instruction) -> bool {
         let name = format!("{:?}", instruction.mnemonic());
         name.starts_with('J') && name != "Jmp"
     }
 
     /// Returns the instructions of a function's loop.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     pub(crate) fn only_loop(start: *const u8) -> Vec<iced_x86::Instruction> {
         // SAFETY: the bytes belong to a function in the executable's text, which extends beyond
         // them.

@@ -66,11 +66,15 @@ fn two_signals_are_each_reported_by_their_number() {
 #[test]
 fn signal_between_check_and_pause_is_missed() {
     in_a_process_of_its_own(|| {
-        // The window is wide enough for the sender to reply inside it, even on one processor.
-        let window_ns = 2_000_000.0;
-        let missed = scene(WaitMethod::Pause, window_ns)?.acknowledged(20);
-        let missed = missed.map_err(|trouble| trouble.to_string())?;
-        if missed.iter().any(|&one| one) { Ok(()) } else { Err("nothing was missed".into()) }
+        // The window is wide enough for the sender to reply inside it, even on one processor; on a
+        // busy machine, one of the wider windows is.
+        for window_ns in [2_000_000.0, 20_000_000.0, 200_000_000.0] {
+            let missed = scene(WaitMethod::Pause, window_ns)?.acknowledged(20);
+            if missed.map_err(|trouble| trouble.to_string())?.contains(&true) {
+                return Ok(());
+            }
+        }
+        Err("nothing was missed".into())
     });
 }
 
@@ -104,13 +108,14 @@ fn burst_signals_merge_and_counts_stay_consistent() {
 #[test]
 fn slow_receiver_sees_merged_signals() {
     in_a_process_of_its_own(|| {
-        let bursts = scene(WaitMethod::Sigwait, 2_000_000.0)?.bursts(5);
-        let bursts = bursts.map_err(|trouble| trouble.to_string())?;
-        if bursts.iter().any(|burst| burst.reached < BURST) {
-            Ok(())
-        } else {
-            Err(format!("nothing merged: {bursts:?}"))
+        for window_ns in [2_000_000.0, 20_000_000.0, 200_000_000.0] {
+            let bursts = scene(WaitMethod::Sigwait, window_ns)?.bursts(5);
+            let bursts = bursts.map_err(|trouble| trouble.to_string())?;
+            if bursts.iter().any(|burst| burst.reached < BURST) {
+                return Ok(());
+            }
         }
+        Err("nothing merged".into())
     });
 }
 

@@ -25,12 +25,17 @@ fn in_a_new_process(name: &str, test: fn() -> std::result::Result<(), String>) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A long deadline, so that a busy machine does not affect a test's result.
-const PATIENT: Duration = Duration::from_secs(1);
+/// A deadline for survivors that must be notified, which none reaches.
+const LONG: Duration = Duration::from_secs(60);
+/// A deadline for survivors that are not notified, or need not be.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// Returns the fates of a variant, or `None` if it is skipped.
-fn fates(variant: &str) -> std::result::Result<Option<Vec<KillOutcome>>, String> {
-    match measure(variant, KILLS, PATIENT) {
+fn fates(
+    variant: &str,
+    deadline: Duration,
+) -> std::result::Result<Option<Vec<KillOutcome>>, String> {
+    match measure(variant, KILLS, deadline) {
         Ok(fates) => Ok(Some(fates)),
         Err(MeasureError::Skipped(_)) => Ok(None),
         Err(trouble) => Err(format!("{variant}: {trouble}")),
@@ -52,7 +57,7 @@ fn plan() -> KillPlan {
         spins: false,
         promises_notice: false,
         carries: Carries::Messages,
-        deadline: PATIENT,
+        deadline: SHORT,
         clock,
     }
 }
@@ -61,7 +66,7 @@ fn plan() -> KillPlan {
 fn every_kill_has_an_outcome_and_tears_no_message() {
     in_a_process_of_its_own(|| {
         for variant in VARIANTS.iter() {
-            let Some(fates) = fates(variant.name)? else { continue };
+            let Some(fates) = fates(variant.name, SHORT)? else { continue };
             let seen = (variant.name, &fates);
             claim(fates.len() == KILLS && fates.iter().all(|fate| !fate.torn), seen)?;
             claim(fates.iter().all(|fate| fate.notice_ns.is_none_or(|ns| ns > 0.0)), seen)?;
@@ -83,10 +88,11 @@ fn survivor_is_notified_as_its_mechanism_documents() {
             if survivor == AfterKill::Either {
                 continue;
             }
-            let Some(fates) = fates(mechanism.name)? else { continue };
+            let (expected, deadline) =
+                if survivor == AfterKill::Told { (KILLS, LONG) } else { (0, SHORT) };
+            let Some(fates) = fates(mechanism.name, deadline)? else { continue };
             tried += 1;
             let told = fates.iter().filter(|fate| fate.notice_ns.is_some()).count();
-            let expected = if survivor == AfterKill::Told { KILLS } else { 0 };
             claim(told == expected, (mechanism.name, &fates))?;
         }
         // Pipes, UNIX sockets, futexes and eventfds exist on every machine.
@@ -111,21 +117,26 @@ fn monitored_row_follows_its_plain_row() {
 
 /// The peers whose documentation promises a notification must always give one. A robust mutex and a
 /// file lock always show the death, but a wait for a condition variable may not return to the
-/// check: in Boost's queue after one in eight kills, so hardly ever after all four.
+/// check: in Boost's queue after one in eight kills.
 #[test]
 fn monitored_survivor_is_notified_and_its_plain_twin_is_not() {
     in_a_new_process("monitored_survivor_is_notified_and_its_plain_twin_is_not", || {
         for variant in VARIANTS.iter() {
             let Some(plain) = variant.name.strip_suffix(MONITORED) else { continue };
-            let (Some(with), Some(without)) = (fates(variant.name)?, fates(plain)?) else {
-                continue;
-            };
             let told = |fates: &[KillOutcome]| {
                 fates.iter().filter(|fate| fate.notice_ns.is_some()).count()
             };
             let promised = ["iceoryx2", "zmq-ipc"].contains(&plain);
-            let least = if promised { KILLS } else { 1 };
+            let (least, deadline) = if promised { (KILLS, LONG) } else { (1, SHORT * 10) };
+            let Some(mut with) = fates(variant.name, deadline)? else { continue };
+            for _ in 0..20 {
+                if promised || told(&with) >= least {
+                    break;
+                }
+                with.extend(fates(variant.name, deadline)?.into_iter().flatten());
+            }
             claim(told(&with) >= least, (variant.name, &with))?;
+            let Some(without) = fates(plain, SHORT)? else { continue };
             claim(told(&without) == 0, (plain, &without))?;
         }
         Ok(())
@@ -134,7 +145,7 @@ fn monitored_survivor_is_notified_and_its_plain_twin_is_not() {
 
 #[test]
 fn unknown_survival_variant_fails() {
-    let found = measure("pigeon", 1, PATIENT).expect_err("there are no pigeons");
+    let found = measure("pigeon", 1, SHORT).expect_err("there are no pigeons");
     assert!(found.why().contains("pigeon"), "{found}");
 }
 
@@ -146,7 +157,7 @@ fn survival_leaves_no_children() {
             std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok()
         };
         let before = children();
-        measure("futex", KILLS, PATIENT).map_err(|trouble| trouble.to_string())?;
+        measure("futex", KILLS, SHORT).map_err(|trouble| trouble.to_string())?;
         // If the kernel does not list children, no comparison is possible.
         claim(children() == before, (before, children()))
     });
@@ -198,26 +209,27 @@ impl<E: TwoWay> Inlet for Bad<E> {
 
 impl<E: TwoWay> TwoWay for Bad<E> {}
 
-/// Returns the fates of pairs whose ends misbehave from message 11 on. By then the referee has seen
-/// messages pass.
-fn fates_of(what: What) -> std::result::Result<Vec<KillOutcome>, String> {
+/// Kills pairs whose ends misbehave from message 11 on, until a fate is as `expected`. By message 11
+/// the referee has seen messages pass, but on a busy machine it may kill before that message.
+fn is_seen(what: What, expected: impl Fn(&KillOutcome) -> bool) -> std::result::Result<(), String> {
     let open = |half| Ok(Bad { pipe: Pipe::open::<BYTES>(half, &[])?, from: 11, what });
-    kills(&plan(), || Pipe::pair(BYTES), open).map_err(|trouble| trouble.to_string())
+    for _ in 0..100 {
+        let fates = kills(&plan(), || Pipe::pair(BYTES), open);
+        if fates.map_err(|trouble| trouble.to_string())?.iter().any(&expected) {
+            return Ok(());
+        }
+    }
+    Err("not seen in a hundred attempts".into())
 }
 
 #[test]
 fn torn_message_is_detected() {
-    in_a_process_of_its_own(|| {
-        let fates = fates_of(What::Tears)?;
-        claim(fates.iter().any(|fate| fate.torn), fates)
-    });
+    in_a_process_of_its_own(|| is_seen(What::Tears, |fate| fate.torn));
 }
 
 #[test]
 fn dropped_message_counts_as_lost() {
     in_a_process_of_its_own(|| {
-        let fates = fates_of(What::Swallows)?;
-        let lost = |fate: &KillOutcome| fate.lost_with_sender || fate.lost_with_receiver;
-        claim(fates.iter().any(lost), fates)
+        is_seen(What::Swallows, |fate| fate.lost_with_sender || fate.lost_with_receiver)
     });
 }

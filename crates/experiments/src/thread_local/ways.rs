@@ -209,7 +209,7 @@ fn check(returned: libc::c_int) -> std::io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(returned)) }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, target_arch = "x86_64", not(debug_assertions)))]
 mod tests {
     use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind, Register};
 

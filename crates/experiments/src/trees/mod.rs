@@ -399,12 +399,12 @@ mod tests {
     #[test]
     fn load_on_real_processors_computes_its_full_time() {
         let tree = RecordedTree::session().expect("a tree");
-        let alone = tree.computing().as_secs_f64() / 4.0;
+        let alone = tree.computing().as_secs_f64() / 16.0;
         for mode in LockingMode::ALL {
             let processors = if mode == LockingMode::Uniprocessor { 1 } else { 2 };
             let watch = TimeSource::Machine(Clock::calibrated());
             let system = System { mode, processors, watch };
-            let setup = TreeSetup { system, parts: 4, first: 0 };
+            let setup = TreeSetup { system, parts: 16, first: 0 };
             let done = LOAD.run(setup, true).expect("it ends");
             assert_eq!((done.builds.len(), done.sessions.len()), (1, 2), "{mode}");
             // Each interval is rounded down, by less than a microsecond.

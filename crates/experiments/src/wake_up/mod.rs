@@ -131,13 +131,13 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     const FEW: [PauseRun; 2] =
-        [PauseRun { pause_us: 1, messages: 20 }, PauseRun { pause_us: 500, messages: 5 }];
+        [PauseRun { pause_us: 1, messages: 10 }, PauseRun { pause_us: 500, messages: 2 }];
 
     fn every_variant_on(placement: Placement) {
         in_a_process_of_its_own(move || {
             for variant in VARIANTS.iter() {
                 let name = variant.name;
-                let seen = match measure(name, &FEW, 5, placement) {
+                let seen = match measure(name, &FEW, 2, placement) {
                     Ok(seen) => seen,
                     Err(MeasureError::Skipped(_)) => continue,
                     Err(trouble) => return Err(format!("{name}: {trouble}")),
@@ -147,7 +147,7 @@ mod tests {
                     .iter()
                     .map(|series| (series.at["pause_us"].as_str(), series.samples.len()))
                     .collect();
-                if found != [("1", 20), ("500", 5)] {
+                if found != [("1", 10), ("500", 2)] {
                     return Err(format!("{name}: {found:?}"));
                 }
                 // The offset of the two counters is known more precisely than the duration of such

@@ -5,8 +5,8 @@ use tontine_bench::observe::Series;
 use tontine_host::peer::in_a_process_of_its_own;
 
 use super::*;
-use crate::as_published::find;
-use crate::as_published::points::in_this_process;
+use crate::as_published::points::{MeasurePoint, in_this_process};
+use crate::as_published::{find, measure_here};
 
 #[test]
 fn each_linux_curve_has_exactly_the_papers_levels() {
@@ -20,28 +20,39 @@ fn each_linux_curve_has_exactly_the_papers_levels() {
     }
 }
 
+/// Draws the second figure with these points, and checks its text.
+fn checks_figure(measure: &mut MeasurePoint<'_>) -> std::result::Result<(), String> {
+    let mut out = Vec::new();
+    let mut points = SourcePoints { source: "001", quick: true, measure };
+    draw(&CURVES[1], None, 3, &mut points, &mut out).map_err(|trouble| trouble.to_string())?;
+    let text = String::from_utf8(out).map_err(|error| error.to_string())?;
+    let bars = text.lines().filter(|line| line.ends_with('#'));
+    let levels: Vec<&str> = bars.filter_map(|line| line.split_whitespace().next()).collect();
+    // Levels of the old kernel, the new kernel and this machine's kernel.
+    let modelled = ["1", "2", "3", "4", "5", "6", "7"];
+    let whole = levels == [&modelled[..], &modelled[..], &["1", "2", "4*"]].concat()
+        && text.contains("\nold kernel (`master`, ")
+        && text.contains("\nnew kernel (`parallel`, ")
+        && text.contains("\nnew kernel / old kernel, by level: 1: ")
+        && text.starts_with("\nFigure 2: Forks Completed per Process per Second\n")
+        && text.contains("processes forks/s per process\n")
+        && text.contains("\nThe paper: ")
+        && text.lines().all(|line| line.chars().count() <= COLUMNS)
+        && !text.contains("failed")
+        && !text.contains("skipped");
+    if whole { Ok(()) } else { Err(text) }
+}
+
 #[test]
 fn figure_prints_bar_per_level_and_marks_crowded_levels() {
+    checks_figure(&mut ones).expect("a figure");
+}
+
+#[test]
+#[ignore = "takes long: forks at every level"]
+fn figure_of_measured_forks_has_bar_per_level() {
     in_a_process_of_its_own(|| {
-        let mut out = Vec::new();
-        in_this_process("001", |points| draw(&CURVES[1], None, 3, points, &mut out))
-            .map_err(|trouble| trouble.to_string())?;
-        let text = String::from_utf8(out).map_err(|error| error.to_string())?;
-        let bars = text.lines().filter(|line| line.ends_with('#'));
-        let levels: Vec<&str> = bars.filter_map(|line| line.split_whitespace().next()).collect();
-        // Levels of the old kernel, the new kernel and this machine's kernel.
-        let modelled = ["1", "2", "3", "4", "5", "6", "7"];
-        let whole = levels == [&modelled[..], &modelled[..], &["1", "2", "4*"]].concat()
-            && text.contains("\nold kernel (`master`, ")
-            && text.contains("\nnew kernel (`parallel`, ")
-            && text.contains("\nnew kernel / old kernel, by level: 1: ")
-            && text.starts_with("\nFigure 2: Forks Completed per Process per Second\n")
-            && text.contains("processes forks/s per process\n")
-            && text.contains("\nThe paper: ")
-            && text.lines().all(|line| line.chars().count() <= COLUMNS)
-            && !text.contains("failed")
-            && !text.contains("skipped");
-        if whole { Ok(()) } else { Err(text) }
+        checks_figure(&mut |task| measure_here(task).map(InvocationFigures::of))
     });
 }
 
