@@ -35,17 +35,21 @@ fn scenes(traffics: &[Traffic]) -> impl Iterator<Item = (usize, Traffic)> {
     (0..FAULTS.len()).flat_map(each)
 }
 
-/// Sends through each kind of faults, for `rounds` times [`Traffic::messages`], in a lane of
-/// `lane_cap` bytes, which is full at the end of a flood.
-fn deliver_through_faults(rounds: u64, lane_cap: u64) {
+/// Bytes of a lane that is full at the end of a flood.
+const LANE_CAP: u64 = 1 << 20;
+
+/// Sends through each kind of faults, for `rounds` times [`Traffic::messages`].
+fn deliver_through_faults(rounds: u32) {
     in_processes(scenes(&[Traffic::Paced, Traffic::Flooded]), |(index, traffic)| {
         let growth = Growth::begin();
         let name = format!("{:?} {traffic:?}", FAULTS[index]);
         let mut run = FaultRun::new(name, faults(index), None);
         let task = traffic.task(&run.address());
-        run.send_task(SenderTask { lane_cap: Some(lane_cap), ..task });
+        run.send_task(SenderTask { lane_cap: Some(LANE_CAP), ..task });
         run.wait_until_open();
-        run.wait_for_messages(rounds * traffic.messages());
+        for _ in 0..rounds {
+            run.wait_for_messages(traffic.messages());
+        }
         run.finish();
         growth.check(MAX_GROWTH);
     });
@@ -54,14 +58,14 @@ fn deliver_through_faults(rounds: u64, lane_cap: u64) {
 #[test]
 fn faulty_frames_lose_and_repeat_no_message() {
     alone!();
-    deliver_through_faults(8, 1 << 20);
+    deliver_through_faults(8);
 }
 
 #[test]
-#[ignore = "takes long: 10 s"]
+#[ignore = "takes long: 30 s"]
 fn faulty_frames_lose_nothing_in_longer_runs() {
     alone!();
-    deliver_through_faults(100, 4 << 20);
+    deliver_through_faults(100);
 }
 
 #[test]
