@@ -159,6 +159,16 @@ impl Controlled {
         half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0
     }
 
+    /// Returns the total chunk size, in bytes, that the sender may have if the receiver requests
+    /// memory back and the request has no answer. `returned` is `true` after an answer, and becomes
+    /// `false` once the receiver has confirmed it. One load decides both, because a request may be
+    /// confirmed between two loads, and must not be answered twice.
+    pub(crate) fn unanswered_request(&self, returned: &mut bool) -> Option<u64> {
+        let asks = self.asks_back();
+        *returned &= asks;
+        (asks && !*returned).then(|| self.granted())
+    }
+
     /// Returns the total chunk size, in bytes, that the sender may have.
     pub(crate) fn granted(&self) -> u64 {
         self.0.word(GRANTED_AT).load(Ordering::Relaxed)
@@ -179,5 +189,33 @@ impl Controlled {
     /// Returns the position up to which the receiver last announced free space, an untrusted value.
     pub(crate) fn room(&self) -> u64 {
         position::read(self.0.word(ROOM_AT))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Regression: the sender loaded the request for memory once to see that it exists, and again
+    /// to see whether it was answered. If the receiver confirmed the answer in between, the sender
+    /// answered again, and the receiver closed the lane of an honest sender.
+    #[test]
+    fn confirmed_request_for_memory_is_not_answered_again() {
+        let (control, descriptor) = Control::new(0, 8192, 0).expect("a page");
+        let region = PeerRegion::map(descriptor.as_fd(), CONTROL_SIZE).expect("mapped");
+        let controlled = Controlled::new(region).expect("a control page");
+        let mut returned = false;
+        assert_eq!(controlled.unanswered_request(&mut returned), None, "no request");
+        control.give_back(true);
+        assert_eq!(controlled.unanswered_request(&mut returned), Some(8192));
+        returned = true;
+        assert_eq!(controlled.unanswered_request(&mut returned), None, "answered");
+        control.give_back(false);
+        assert_eq!(controlled.unanswered_request(&mut returned), None, "confirmed");
+        assert!(!returned);
+        control.give_back(true);
+        assert_eq!(controlled.unanswered_request(&mut returned), Some(8192), "the next request");
     }
 }

@@ -106,6 +106,12 @@ impl AcceptedLane {
         (!self.returned).then(|| self.control.granted())
     }
 
+    /// Returns the bytes of chunks that the sender may have if the receiver requests memory back
+    /// and the sender has not answered the request.
+    pub(super) fn unanswered_request(&mut self) -> Option<u64> {
+        self.control.unanswered_request(&mut self.returned)
+    }
+
     pub(super) fn max_message(&self) -> Option<u64> {
         self.control.most()
     }

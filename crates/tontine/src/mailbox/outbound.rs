@@ -470,7 +470,7 @@ impl OutboundLane {
     /// the grant.
     fn shrink(&mut self) {
         let Connection::Open(joined) = &mut self.connection else { return };
-        let Some(granted) = joined.granted() else { return };
+        let Some(granted) = joined.unanswered_request() else { return };
         if self.refresh().is_err() || !self.writer.is_read() {
             return;
         }
