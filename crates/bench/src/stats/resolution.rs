@@ -129,8 +129,9 @@ mod tests {
     use crate::stats::shift::shift;
     use crate::stats::simulate::{RunSimulator, SampleModel};
 
-    /// Numbers of runs of a short and of a long test, with the minimum number of intervals that hold.
-    /// At 95 %, 95 of 100 are expected, with a deviation of 2.2, and 950 of 1,000, with one of 6.9.
+    /// Numbers of runs of a short and of a long test, each with the minimum number of intervals
+    /// that hold. At 95 %, 95 of 100 are expected, with a deviation of 2.2, and 950 of 1,000, with
+    /// one of 6.9.
     const RUNS: [(usize, usize); 2] = [(100, 88), (1000, 933)];
 
     /// Draws log ratios of the medians of two fresh invocations each.

@@ -32,8 +32,8 @@ fn action_script_reports_verdict_and_resolution() {
     let results = folder.path().join("results.json");
     fs::write(&results, measure::RUN.results().to_string()).expect("a file");
     let script = format!(
-        "#!/bin/sh\n[ \"$1\" = measure ] || exec '{}' \"$@\"\n[ \"$5\" = --out ] && mkdir \"$6\" && \
-         cp '{}' \"$6\"\n",
+        "#!/bin/sh\n[ \"$1\" = measure ] || exec '{}' \"$@\"\n\
+         [ \"$5\" = --out ] && mkdir \"$6\" && cp '{}' \"$6\"\n",
         env!("CARGO_BIN_EXE_tontine"),
         results.display()
     );

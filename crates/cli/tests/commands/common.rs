@@ -82,8 +82,8 @@ pub(crate) fn marked(mark: &Path) -> Vec<u32> {
     .collect()
 }
 
-/// Kills a run when this number of processes carries its mark, and returns the network namespaces of
-/// these processes. A run that cannot have them ends by itself.
+/// Kills a run when this number of processes carries its mark, and returns the network namespaces
+/// of these processes. A run that cannot have them ends by itself.
 #[track_caller]
 pub(crate) fn kill_at_process(mut run: Child, mark: &Path, count: usize) -> Vec<PathBuf> {
     let mut has_ended = false;

@@ -111,8 +111,8 @@ fn killed_explorer_leaves_nothing_after_next_run() {
     assert_eq!(left(run.id()), Vec::<String>::new());
 }
 
-/// Starts a run, and returns when the first kills have begun. A recording has three workers at most,
-/// and more than three kills run in parallel.
+/// Starts a run, and returns when the first kills have begun. A recording has three workers at
+/// most, and more than three kills run in parallel.
 fn long_run() -> Child {
     let run = tontine()
         .args(["crash", "semaphore-ring", "posix-mq", "--mode", "full"])

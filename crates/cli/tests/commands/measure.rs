@@ -51,7 +51,7 @@ pub(crate) static RUN: LazyLock<MeasuredRun> = LazyLock::new(|| {
     let samples = samples.to_str().expect("a path");
     let output = measure(folder.path(), &[&["--samples", samples], &CELLS[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let files = [folder.path(), Path::new(samples)].map(|folder| fs::read_dir(folder));
+    let files = [folder.path(), Path::new(samples)].map(fs::read_dir);
     let files = files.into_iter().flat_map(|entries| entries.expect("a folder").flatten());
     let name = |path: &Path| path.file_name().expect("a name").display().to_string();
     let files = files
@@ -169,8 +169,8 @@ fn as_published_run_shows_progress_and_keeps_its_output() {
     assert!(text(&kept).contains("Verdicts on the source's claims"), "{}", text(&kept));
 }
 
-/// Starts a run, sends it a signal when `is_due` returns `true` for its temporary folder, and checks
-/// its exit status and that it leaves no process and no file.
+/// Starts a run, sends it a signal when `is_due` returns `true` for its temporary folder, and
+/// checks its exit status and that it leaves no process and no file.
 fn end_by_signal(command: &mut Command, by: Signal, is_due: impl Fn(&Path) -> bool) {
     let temporary = tempfile::tempdir().expect("a folder");
     let mut run = command

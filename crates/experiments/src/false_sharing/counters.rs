@@ -238,8 +238,8 @@ mod tests {
 
     /// Checks that the source's `++*val` is timed as memory accesses: one instruction that reads
     /// and writes the word, or a load and a store. An instruction that keeps the sum in a register
-    /// or locks the bus is not allowed. Like all tests that read optimised code, this one exists in a
-    /// release build only.
+    /// or locks the bus is not allowed. Like all tests that read optimised code, this one exists
+    /// in a release build only.
     #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     #[test]
     fn increment_compiles_to_load_and_store_without_lock() {

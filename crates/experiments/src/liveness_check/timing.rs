@@ -171,8 +171,8 @@ pub(crate) mod tests {
         assert_eq!(repeat(&MarkedWord(&AtomicU32::new(0)), 1_000), 0);
     }
 
-    /// Checks that loops whose figures differ by less than a nanosecond have the same alignment. Like
-    /// all tests that read optimised code, this one exists in a release build only.
+    /// Checks that loops whose figures differ by less than a nanosecond have the same alignment.
+    /// Like all tests that read optimised code, this one exists in a release build only.
     #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     #[test]
     fn compared_loops_each_fit_one_cache_line() {

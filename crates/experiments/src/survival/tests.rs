@@ -209,8 +209,8 @@ impl<E: TwoWay> Inlet for Bad<E> {
 
 impl<E: TwoWay> TwoWay for Bad<E> {}
 
-/// Kills pairs whose ends misbehave from message 11 on, until a fate is as `expected`. By message 11
-/// the referee has seen messages pass, but on a busy machine it may kill before that message.
+/// Kills pairs whose ends misbehave from message 11 on, until a fate is as `expected`. By message
+/// 11 the referee has seen messages pass, but on a busy machine it may kill before that message.
 fn is_seen(what: What, expected: impl Fn(&KillOutcome) -> bool) -> std::result::Result<(), String> {
     let open = |half| Ok(Bad { pipe: Pipe::open::<BYTES>(half, &[])?, from: 11, what });
     for _ in 0..100 {

@@ -91,7 +91,7 @@ fn lasting_partition_separates_doubtful_from_unsent() {
     ];
     in_processes(scenes, |(cut, traffic)| {
         let name = format!("lasting cut {cut:?} {traffic:?}");
-        // The sender sends for so long while the other host is suspected.
+        // The sender sends for this long while the other host is suspected.
         let timeout = Some(Duration::from_secs(1));
         let mut run = FaultRun::new(name, Faults::default(), timeout);
         run.send(traffic);

@@ -111,7 +111,7 @@ fn messages_for_owner_that_never_accepts_come_back() {
 fn silent_host_is_unreachable_after_timeout() {
     alone!();
     let folder = folder();
-    // The sender sends for so long while the other host is suspected.
+    // The sender sends for this long while the other host is suspected.
     let gateways = TcpGateways::start_with(folder.path(), "", "unreachable_after = \"1s\"");
     let owner = start_owner(owner(folder.path()));
     let task = SenderTask { pause_us: 1000, ..sender(folder.path(), u64::MAX) };
