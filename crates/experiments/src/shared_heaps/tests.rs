@@ -63,26 +63,24 @@ fn does(
 /// The row ends and reports the result, whether or not the heap wedges.
 #[test]
 fn kill_per_second_happens_and_the_row_ends() {
-    for benchmark in [Benchmark::Larson] {
-        in_a_process_of_its_own(|| {
-            let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
-            let time = Duration::from_secs(1);
-            let seen = match measure("boost-killed", &plan(benchmark, 2, time, &processors)) {
-                Ok(seen) => seen,
-                Err(MeasureError::Skipped(_)) => return Ok(()),
-                Err(trouble) => return Err(trouble.to_string()),
-            };
-            let told = observed(&seen, true);
-            let wedged = seen.wedged.is_some();
-            let said = told.series[1].samples == [f64::from(u8::from(wedged))]
-                && told.notes.iter().any(|note| note.contains("wedged by kill 1")) == wedged;
-            if seen.kills == 1 && seen.rates.len() == 10 && said {
-                Ok(())
-            } else {
-                Err(format!("{seen:?}"))
-            }
-        });
-    }
+    in_a_process_of_its_own(|| {
+        let processors = pin::allowed().map_err(|trouble| trouble.to_string())?;
+        let time = Duration::from_secs(1);
+        let seen = match measure("boost-killed", &plan(Benchmark::Larson, 2, time, &processors)) {
+            Ok(seen) => seen,
+            Err(MeasureError::Skipped(_)) => return Ok(()),
+            Err(trouble) => return Err(trouble.to_string()),
+        };
+        let told = observed(&seen, true);
+        let wedged = seen.wedged.is_some();
+        let said = told.series[1].samples == [f64::from(u8::from(wedged))]
+            && told.notes.iter().any(|note| note.contains("wedged by kill 1")) == wedged;
+        if seen.kills == 1 && seen.rates.len() == 10 && said {
+            Ok(())
+        } else {
+            Err(format!("{seen:?}"))
+        }
+    });
 }
 
 /// No worker wedges, no block is returned twice, and all blocks are free at the end.
