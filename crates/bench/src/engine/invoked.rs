@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stdout, stderr, stdout};
 use serde::{Deserialize, Serialize};
@@ -110,7 +111,7 @@ impl InvocationReply {
 /// # Errors
 /// Returns an error if the request cannot be read, or the reply cannot be written.
 pub fn serve(measure: impl FnOnce(&InvocationTask) -> Result<Observed>) -> io::Result<()> {
-    die_with_parent();
+    die_with_parent()?;
     deadline::begin();
     let mut text = String::new();
     io::stdin().lock().read_to_string(&mut text)?;
@@ -125,9 +126,16 @@ pub fn serve(measure: impl FnOnce(&InvocationTask) -> Result<Observed>) -> io::R
 }
 
 /// Sets the kernel to kill this process if the engine is killed. Its own children are killed with
-/// it.
-fn die_with_parent() {
+/// it. Fails if the engine has already ended, in which case no process can read the reply.
+fn die_with_parent() -> io::Result<()> {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let replies = stdout();
+    let mut polled = [PollFd::new(&replies, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    if polled[0].revents().contains(PollFlags::ERR) {
+        return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the engine has ended"));
+    }
+    Ok(())
 }
 
 fn carry_out(

@@ -232,6 +232,22 @@ fn signal_ends_measure_and_results_are_kept() {
     }
 }
 
+/// Regression: if the engine was killed before the invocation had asked the kernel to be killed with
+/// it, the invocation measured its whole task, although no process read the reply.
+#[test]
+fn invocation_of_ended_engine_ends_before_its_request() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = tontine();
+    command.arg("__invocation").stdin(Stdio::piped()).stdout(writer).stderr(Stdio::piped());
+    let mut invocation = command.spawn().expect("tontine runs");
+    // The request stays incomplete.
+    let _request = invocation.stdin.take();
+    let output = invocation.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("the engine has ended"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn few_descriptors_skip_only_affected_rows() {
     let folder = tempfile::tempdir().expect("a folder");
