@@ -219,6 +219,9 @@ mod tests {
 
     #[test]
     fn ignored_and_blocked_signal_still_ends_the_receiver() {
+        // A child that is forked while another thread calibrates the clock would wait for it
+        // indefinitely.
+        Clock::calibrated();
         // The test runs in its own process, so that no other test inherits the disposition.
         let mut outer = Child::fork(|| {
             // SAFETY: as in `default_and_unblocked`; this process has one thread.

@@ -15,6 +15,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use tontine_host::error::{ErrorContext, MeasureError, Result};
 use tontine_host::os::child::{Child, ends_within};
@@ -157,12 +158,26 @@ fn end(
     let _ = fs::write(ASK_AGAIN, "10");
     netlink.up(INSIDE)?;
     netlink.up("lo")?;
-    let mut first = Child::fork(|| said(words, obey(order, &mut out)))?;
+    // Inside its PID namespace the child does not see whether its parent, which alone holds the
+    // write end, has ended before the kernel was told to kill the child with it.
+    let (parent, hold) = pipe()?;
+    let hold = std::cell::Cell::new(Some(hold));
+    let mut first = Child::fork(|| {
+        drop(hold.take());
+        if is_hung_up(&parent) { 1 } else { said(words, obey(order, &mut out)) }
+    })?;
     let status = first.wait()?;
     match status.exit_status() {
         Some(0) => Ok(()),
         _ => Err(MeasureError::fail(format!("an end inside its namespaces ended: {status:?}"))),
     }
+}
+
+/// Returns `true` if no process holds the write end of the pipe.
+fn is_hung_up(pipe: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(pipe, PollFlags::empty())];
+    let found = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    found.is_err() || polled[0].revents().contains(PollFlags::HUP)
 }
 
 fn await_byte(from: &OwnedFd, otherwise: impl FnOnce() -> String) -> Result<()> {
