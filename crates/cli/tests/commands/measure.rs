@@ -232,8 +232,8 @@ fn signal_ends_measure_and_results_are_kept() {
     }
 }
 
-/// Regression: if the engine was killed before the invocation had asked the kernel to be killed with
-/// it, the invocation measured its whole task, although no process read the reply.
+/// Regression: if the engine was killed before the invocation had asked the kernel to be killed
+/// with it, the invocation measured its whole task, although no process read the reply.
 #[test]
 fn invocation_of_ended_engine_ends_before_its_request() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
