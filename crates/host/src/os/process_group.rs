@@ -16,7 +16,7 @@ use std::process::{self, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, read};
+use rustix::io::{Errno, read, write};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_current_process_group, kill_process_group, pidfd_open,
@@ -38,16 +38,23 @@ impl ProcessGroup {
     /// Creates an empty group.
     ///
     /// # Errors
-    /// Returns `Skipped` if the system refuses a process or a pipe.
+    /// Returns `Skipped` if the system refuses a process or a pipe, and `Failed` if the keeper
+    /// ends.
     pub fn new() -> Result<Self> {
         let (ended, alive) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
-        let alive = Cell::new(Some(alive));
+        let (ready, report) = pipe_with(PipeFlags::CLOEXEC).setting_up("pipe2")?;
+        let (alive, report) = (Cell::new(Some(alive)), Cell::new(Some(report)));
         let keeper = Child::fork(|| {
             drop(alive.take());
-            keep(&ended)
+            report.take().map_or(1, |report| keep(&ended, report))
         })?;
-        // Both processes call setpgid, so neither has to wait for the other.
-        setpgid(Some(keeper.pid()), Some(keeper.pid())).during("setpgid")?;
+        drop(report.take());
+        // A keeper that is not ready would be killed with this process, before it kills the others.
+        while let Err(error) = read(&ready, &mut [0; 1]).and_then(at_least_one) {
+            if error != Errno::INTR {
+                return Err(error).during("read from the keeper of a process group");
+            }
+        }
         let alive = alive.take().ok_or_else(|| MeasureError::fail("the pipe was taken twice"))?;
         Ok(Self { keeper, _alive: alive })
     }
@@ -88,12 +95,21 @@ impl Drop for ProcessGroup {
     }
 }
 
+/// Returns an error if a pipe has ended.
+fn at_least_one(count: usize) -> rustix::io::Result<()> {
+    if count > 0 { Ok(()) } else { Err(Errno::PIPE) }
+}
+
 /// Runs the keeper. Makes only system calls, because other threads may have held locks at the fork.
-fn keep(ended: &OwnedFd) -> i32 {
+fn keep(ended: &OwnedFd, report: OwnedFd) -> i32 {
     // The parent's end must not kill the keeper before the keeper has killed the others.
     if setpgid(None, None).is_err() || set_parent_process_death_signal(None).is_err() {
         return 1;
     }
+    if write(&report, &[0]) != Ok(1) {
+        return 1;
+    }
+    drop(report);
     while read(ended, &mut [0; 1]) == Err(Errno::INTR) {}
     let _ = kill_current_process_group(Signal::KILL);
     1
