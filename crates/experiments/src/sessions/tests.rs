@@ -91,10 +91,12 @@ fn killed_invocation_kills_its_users_processes() {
         let until = Instant::now() + AMPLE;
         let stat = format!("/proc/{}/stat", invocation.pid());
         let lives = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
-        while of_our_users() < 4 && lives() && Instant::now() < until {
+        // A command of a session may end at any time, so the number is taken once.
+        let mut at_work = of_our_users();
+        while at_work < 4 && lives() && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));
+            at_work = of_our_users();
         }
-        let at_work = of_our_users();
         let status = invocation.kill().map_err(|trouble| trouble.to_string())?;
         if status.exit_status() == Some(77) {
             println!("skipped: no root or no OpenSSH");
