@@ -9,7 +9,7 @@ use tontine_mechanisms::pipe::Pipe;
 use super::message::message;
 use super::*;
 
-const KILLS: usize = 2;
+const KILLS: usize = 4;
 
 /// Runs a test in a new process of the test program. iceoryx2 keeps state of the process that first
 /// uses it, as another test may have done, and a forked child would inherit that state.

@@ -387,7 +387,6 @@ mod tests {
     use tontine_host::peer::in_a_process_of_its_own;
 
     #[test]
-    #[ignore = "takes long: models the paper's load in every mode"]
     fn lock_table_of_papers_machine_has_every_lock_once() {
         let mut out = Vec::new();
         in_this_process("001", |points| table("modelled", true, points, &mut out))
