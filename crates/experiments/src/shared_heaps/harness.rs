@@ -3,7 +3,7 @@
 //! This process sleeps while the workers run. If kills are requested, it kills a random worker at a
 //! random moment of each second, reaps it, and starts a replacement. If no worker makes progress
 //! for [`STILL`] after a kill, the heap is wedged: this process records the time of the last
-//! progress and ends the run.
+//! progress and ends the run. Time in which a worker waited for a processor does not count.
 
 use std::ops::Range;
 use std::thread;
@@ -25,7 +25,8 @@ const PARTS: u32 = 10;
 const PART_MS: u128 = 100;
 /// Divisor of the measured time that yields the duration of the warm-up.
 const WARM_UP: u32 = 4;
-/// Time without any freed block after which the heap counts as wedged, if a worker was killed.
+/// Time without any freed block after which the heap counts as wedged, if a worker was killed and
+/// no worker waits for a processor.
 const STILL: Duration = Duration::from_millis(400);
 /// Interval in which one kill happens, at a random moment in its middle.
 const KILL_EVERY: Duration = Duration::from_secs(1);
@@ -55,7 +56,8 @@ impl WorkerPlan<'_> {
             let work = &work;
             let threads: Vec<_> =
                 (0..self.workers).map(|seat| scope.spawn(move || work(seat))).collect();
-            let seen = until_ready(&board, || Ok(())).and_then(|()| self.watch(&board, |_| Ok(0)));
+            let seen = until_ready(&board, || Ok(()))
+                .and_then(|()| self.watch(&board, |_| Ok(Meanwhile::default())));
             // A worker that still waits may now begin; it finds that the run is over.
             board.stop();
             board.go();
@@ -86,7 +88,7 @@ impl WorkerPlan<'_> {
                 killed += 1;
             }
             processes.check()?;
-            Ok(killed)
+            Ok(Meanwhile { kills: killed, is_starved: processes.is_starved() })
         })?;
         seen.kills = killed;
         if seen.wedged.is_none() {
@@ -100,12 +102,11 @@ impl WorkerPlan<'_> {
     }
 
     /// Starts the workers and counts. In each part of the time it first calls `meanwhile` with the
-    /// start of the run and the end of this part; `meanwhile` returns the number of kills up to
-    /// that time.
+    /// start of the run and the end of this part.
     fn watch(
         &self,
         board: &WorkerTable,
-        mut meanwhile: impl FnMut(MeasuredSpan) -> Result<u32>,
+        mut meanwhile: impl FnMut(MeasuredSpan) -> Result<Meanwhile>,
     ) -> Result<BenchResult> {
         board.go();
         thread::sleep(self.time.min(KILL_EVERY) / WARM_UP);
@@ -113,24 +114,27 @@ impl WorkerPlan<'_> {
         let mut seen = BenchResult::default();
         let start = Instant::now();
         let mut last = (start, board.freed());
-        let (mut got_on, mut kills) = (start, 0);
+        let (mut got_on, mut quiet, mut kills) = (start, Duration::ZERO, 0);
         for part in 1.. {
             let end = self.time * part / parts;
-            let before = kills;
-            kills = meanwhile(MeasuredSpan { start, end })?;
-            if kills > before {
-                seen.wedged = None;
+            let now = meanwhile(MeasuredSpan { start, end })?;
+            if now.is_starved || now.kills > kills {
+                quiet = Duration::ZERO;
             }
+            kills = now.kills;
             sleep_until(start + end);
             let now = (Instant::now(), board.freed());
             let (time, freed) = (now.0 - last.0, now.1 - last.1);
             if freed > 0 {
-                got_on = now.0;
+                (got_on, quiet) = (now.0, Duration::ZERO);
+            } else {
+                // If this process waits for a processor, a part lasts longer.
+                quiet += time.min(self.time / parts);
             }
             if part <= parts {
                 seen.rates.push(freed as f64 / time.as_secs_f64());
             }
-            let still = kills > 0 && now.0 - got_on > STILL;
+            let still = kills > 0 && quiet > STILL;
             if still {
                 seen.wedged = Some((got_on - start, kills));
                 seen.rates.resize(parts as usize, 0.0);
@@ -144,6 +148,15 @@ impl WorkerPlan<'_> {
         }
         Ok(seen)
     }
+}
+
+/// Events up to the start of a part of the measured time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Meanwhile {
+    /// Number of kills up to this time.
+    kills: u32,
+    /// `true` if a worker has waited for a processor since the last part.
+    is_starved: bool,
 }
 
 /// Start of the measured time, and end of one of its parts.

@@ -8,6 +8,7 @@ use tontine_host::os::child::{self, Child};
 use tontine_host::os::deadline;
 use tontine_host::os::pin::Pinned;
 use tontine_host::os::shared::SharedMapping;
+use tontine_host::os::state::ProcStatFile;
 use tontine_host::peer::{ChildError, PeerHandle};
 
 use super::benchmark::Benchmark;
@@ -16,7 +17,7 @@ use super::heap::World;
 use super::worker::HeapWorker;
 
 /// Timeout for the workers to start, and for them to end.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Polling interval.
 pub(super) const LOOK: Duration = Duration::from_micros(100);
 
@@ -68,6 +69,8 @@ pub(super) struct WorkerProcesses<'h, W> {
     pub(super) world: &'h W,
     board: &'h WorkerTable,
     pub(super) seats: Vec<(Child, SharedMapping<ChildError>)>,
+    /// Processor time of each worker, in nanoseconds, as of the last [`Self::is_starved`].
+    used: Vec<u64>,
 }
 
 impl<'h, W: World> WorkerProcesses<'h, W> {
@@ -77,7 +80,7 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
         world: &'h W,
         board: &'h WorkerTable,
     ) -> Result<Self> {
-        let mut processes = Self { plan, world, board, seats: Vec::new() };
+        let mut processes = Self { plan, world, board, seats: Vec::new(), used: Vec::new() };
         for seat in 0..plan.workers {
             let words = ChildError::new()?;
             let child = processes.seat(seat, &words)?;
@@ -103,6 +106,15 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
             // The worker may have recorded the reason in the meantime.
             |trouble| self.said().err().unwrap_or(trouble),
         )
+    }
+
+    /// Returns `true` if a worker is awake but has not run since the last call.
+    pub(super) fn is_starved(&mut self) -> bool {
+        let pids = self.seats.iter().map(|(child, _)| child.pid().as_raw_nonzero().get());
+        let now: Vec<(u64, bool)> =
+            pids.map(|pid| (processor_time(pid), thread_sleeps(pid))).collect();
+        let before = std::mem::replace(&mut self.used, now.iter().map(|one| one.0).collect());
+        now.iter().zip(&before).any(|(&(used, sleeps), &before)| used == before && !sleeps)
     }
 
     fn said(&self) -> Result<()> {
@@ -152,4 +164,16 @@ impl<'h, W: World> WorkerProcesses<'h, W> {
         }
         Ok(())
     }
+}
+
+/// Returns the processor time of a process with one thread, in nanoseconds; 0 without `/proc`.
+fn processor_time(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|used| used.parse().ok()).unwrap_or(0)
+}
+
+/// Returns `true` if a process with one thread sleeps, or if there is no `/proc`.
+fn thread_sleeps(pid: i32) -> bool {
+    let pid = pid.cast_unsigned();
+    ProcStatFile::of(pid, pid).map_or(true, |state| state.asleep())
 }
