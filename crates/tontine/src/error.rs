@@ -172,11 +172,12 @@ pub enum Error {
     },
 
     /// The user of the other end is not allowed here, or this process's user is not allowed there.
-    #[error("{peer} was refused{}", ExpectedUsers(.allowed))]
+    #[error("{peer} was refused{}", ExpectedUsers(peer.uid, .allowed))]
     Denied {
         /// The process that was refused.
         peer: Peer,
-        /// The allowed users; empty if the other end refused without naming any.
+        /// The allowed users; empty if the other end refused without naming any. If the process's
+        /// own user is among them, its uid stands for several users here.
         allowed: Vec<u32>,
     },
 
@@ -414,18 +415,25 @@ impl fmt::Display for RefusalRemedy {
     }
 }
 
-/// Displays ": expected uid 0 or 1000", or that the other end did not name the users it allows.
-struct ExpectedUsers<'a>(&'a [u32]);
+/// Displays why a process with this uid was refused: ": expected uid 0 or 1000", or that the other
+/// end did not name the users it allows, or that the uid is not one user's.
+struct ExpectedUsers<'a>(u32, &'a [u32]);
 
 impl fmt::Display for ExpectedUsers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        if self.1.contains(&self.0) {
+            return f.write_str(
+                ": this uid stands for every user that this process's user namespace does not map; \
+                 run as another user, or allow this uid",
+            );
+        }
+        if self.1.is_empty() {
             return f.write_str(
                 " by the other end, which allows other users; have it allow this uid, or connect \
                  as a user that it allows",
             );
         }
-        for (place, uid) in self.0.iter().enumerate() {
+        for (place, uid) in self.1.iter().enumerate() {
             write!(f, "{}{uid}", if place == 0 { ": expected uid " } else { " or " })?;
         }
         f.write_str("; if the connection is intended, allow its uid")
@@ -525,6 +533,8 @@ mod tests {
         assert!(text.contains("a cap set by pid 4711 (uid 1000); split"), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![0, 7] }.to_string();
         assert!(text.contains("refused: expected uid 0 or 7;"), "{text}");
+        let text = Error::Denied { peer: PEER, allowed: vec![1000] }.to_string();
+        assert!(text.contains("refused: this uid stands for every user"), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![] }.to_string();
         assert!(text.contains("refused by the other end, which allows other users"), "{text}");
         assert_eq!(Peer { pid: None, uid: 7 }.to_string(), "a process of uid 7");

@@ -7,7 +7,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"TONTLANE");
 /// First word of a chunk.
 pub(crate) const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"TONTCHNK");
 /// Version of the layout and the protocol, in the low half of a region's second word.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// `magic: u64` of both regions.
 pub(crate) const MAGIC_AT: usize = 0;

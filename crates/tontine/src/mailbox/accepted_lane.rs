@@ -229,7 +229,8 @@ pub(super) fn join(
     let (Some(control), Some(page)) = (memory.pop(), memory.pop()) else {
         return Err(wrong("WELCOME does not carry a process page and a control page"));
     };
-    let not_a_doorbell = "WELCOME carries a doorbell that is not a Unix datagram socket";
+    let not_a_doorbell =
+        "WELCOME carries a doorbell that is not an end of a SOCK_SEQPACKET pair of its sender";
     let doorbell = passed.doorbell.ok_or_else(|| wrong(not_a_doorbell))?;
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {

@@ -3,14 +3,13 @@
 //! The words lie in the header of each chunk (`docs/internals/layout.md`), and never change. A
 //! receiver reads them once, when it accepts the lane; they are untrusted values.
 
-use rustix::rand::{GetRandomFlags, getrandom};
-
 use super::options::OnDeath;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lane::mapped::{half_of_own, half_of_peer};
 use crate::lane::page::{LANE_AT, ON_DEATH_AT};
 use crate::lane::region::LaneMemory;
 use crate::sync::Ordering;
+use crate::sys::random;
 use crate::sys::region::{OwnRegion, PeerRegion};
 
 /// The identifier of a lane, the same for each of its receivers, and the lane's behaviour when its
@@ -27,12 +26,7 @@ impl LaneIdentity {
     /// # Errors
     /// [`Error::System`] if the kernel returns no random bytes.
     pub(super) fn new(on_death: OnDeath) -> Result<Self> {
-        let mut bytes = [0_u8; 16];
-        // The kernel returns up to 256 bytes whole, and no signal interrupts so short a call.
-        match getrandom(&mut bytes[..], GetRandomFlags::empty()) {
-            Ok(_) => Ok(Self { lane: u128::from_le_bytes(bytes), on_death }),
-            Err(errno) => Err(Error::system("getrandom", errno)),
-        }
+        Ok(Self { lane: u128::from_le_bytes(random::bytes()?), on_death })
     }
 
     /// Writes the words into a new chunk, before another process can read them.

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Peer, Result};
+use crate::sys::user;
 
 /// Settings of a [`Mailbox`](super::Mailbox) or a [`Sender`](super::Sender); each end has its own.
 ///
@@ -201,7 +202,11 @@ impl OnDeath {
 /// Users whose processes are accepted as peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Allowed {
-    Users(Vec<u32>),
+    Users {
+        /// The effective user of this process when the options were made.
+        own: u32,
+        others: Vec<u32>,
+    },
     Anyone,
 }
 
@@ -217,7 +222,10 @@ impl Default for Options {
             fences: Fences::Asymmetric,
             on_death: OnDeath::Fail,
             mode: 0o600,
-            allowed: Allowed::Users(vec![rustix::process::geteuid().as_raw()]),
+            allowed: Allowed::Users {
+                own: rustix::process::geteuid().as_raw(),
+                others: Vec::new(),
+            },
             handshake_timeout: Duration::from_secs(5),
             shrink_after: Duration::from_millis(50),
             relays: false,
@@ -315,10 +323,13 @@ impl Options {
     /// Accepts peers of this user too.
     ///
     /// By default only peers with the process's effective user id are accepted. That id is read
-    /// when the options are made: a later `setuid` changes nothing.
+    /// when the options are made: a later `setuid` changes nothing. The overflow uid (65534 unless
+    /// `/proc/sys/kernel/overflowuid` differs) counts as the process's own only if its user
+    /// namespace maps all users, because the kernel reports every other user by this uid. Allow it
+    /// by this method to accept them.
     pub fn allow_uid(mut self, uid: u32) -> Self {
-        if let Allowed::Users(users) = &mut self.allowed {
-            users.push(uid);
+        if let Allowed::Users { others, .. } = &mut self.allowed {
+            others.push(uid);
         }
         self
     }
@@ -367,11 +378,12 @@ impl Options {
     /// # Errors
     /// [`Error::Denied`], with the allowed users, if it is not.
     pub(super) fn admit(&self, peer: Peer) -> Result<()> {
-        match &self.allowed {
-            Allowed::Users(users) if !users.contains(&peer.uid) => {
-                Err(Error::Denied { peer, allowed: users.clone() })
-            }
-            _ => Ok(()),
+        let Allowed::Users { own, others } = &self.allowed else { return Ok(()) };
+        let is_own = peer.uid == *own && !user::is_ambiguous(*own);
+        if is_own || others.contains(&peer.uid) {
+            return Ok(());
         }
+        let allowed = std::iter::once(own).chain(others).copied().collect();
+        Err(Error::Denied { peer, allowed })
     }
 }

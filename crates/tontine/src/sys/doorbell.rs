@@ -7,8 +7,9 @@
 //!
 //! A ring may carry descriptors, and closing them may block. If the kernel supports
 //! `SO_PASSRIGHTS`, it refuses descriptors; otherwise each ring is checked before it is received.
-//! The sockets are datagram sockets, not streams, so that no out-of-band byte evades the check, and
-//! an empty queue can be recognised with certainty before the socket is closed.
+//! The sockets are of type `SOCK_SEQPACKET`, so that no out-of-band byte evades the check, an empty
+//! queue can be recognised with certainty before the socket is closed, and no process can connect
+//! an end to another socket, upon which the peer would ring there with its own credentials.
 //!
 //! Neighbours: the mailbox makes one doorbell per lane, and passes the ringing end with `WELCOME`.
 
@@ -50,12 +51,12 @@ pub(crate) enum BellState {
 pub(crate) fn make() -> Result<(PeerSocket, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     let (listen_end, ring_end) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
             .map_err(|errno| Error::system("socketpair", errno))?;
     if !socket::refuse_descriptors(&listen_end) {
         UNGUARDED.store(true, Ordering::Relaxed);
         // Each ring is checked first, with space for credentials but not for descriptors.
-        socket::pass_credentials(&listen_end)?;
+        socket::pass_credentials_to_reader(&listen_end)?;
     }
     // No message can be queued at this end any more, whichever process holds it.
     rustix::net::shutdown(&ring_end, Shutdown::Read)
@@ -171,7 +172,7 @@ mod tests {
         // Simulates a kernel that cannot refuse descriptors.
         let flags = SocketFlags::CLOEXEC;
         let (listen_end, ring_end) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .expect("a pair");
         socket::pass_credentials(&listen_end).expect("set");
         ring(&ring_end);

@@ -36,6 +36,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{Pid, gettid};
 
 use super::fork::PerProcess;
+use super::random::bind_random;
 use super::thread;
 use crate::error::{Error, Result};
 
@@ -481,10 +482,10 @@ impl LentTable {
     }
 }
 
-/// Returns a datagram socket with a name that the kernel chose.
+/// Returns a datagram socket with a random name.
 fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
-    let name = name(&socket)?;
+    let name = bind_random(&socket)?;
     Ok((socket, name))
 }
 
@@ -492,12 +493,12 @@ fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
 /// other socket.
 fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
     let socket = datagram_socket()?;
+    rustix::net::connect(&socket, peer).map_err(|errno| Error::system("connect", errno))?;
     // Set the option before the socket has a name, so that each message carries its sender's
-    // credentials.
+    // credentials, but after the connection, for which the kernel would choose a name.
     sockopt::set_socket_passcred(&socket, true)
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))?;
-    rustix::net::connect(&socket, peer).map_err(|errno| Error::system("connect", errno))?;
-    let name = name(&socket)?;
+    let name = bind_random(&socket)?;
     Ok((socket, name))
 }
 
@@ -505,14 +506,6 @@ fn datagram_socket() -> Result<OwnedFd> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
     rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Error::system("socket", errno))
-}
-
-fn name(socket: &OwnedFd) -> Result<SocketAddrUnix> {
-    rustix::net::bind(socket, &SocketAddrUnix::new_unnamed())
-        .map_err(|errno| Error::system("bind", errno))?;
-    let name =
-        rustix::net::getsockname(socket).map_err(|errno| Error::system("getsockname", errno))?;
-    SocketAddrUnix::try_from(name).map_err(|errno| Error::system("getsockname", errno))
 }
 
 #[cfg(test)]
@@ -556,6 +549,17 @@ mod tests {
             let left = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
             before && left && answers(2) && answers(3)
         }));
+    }
+
+    /// Regression: the kernel chose the names, from 2^20 that any user could take. A handshake
+    /// waited for up to 6 s while the kernel tried them.
+    #[test]
+    fn names_are_random_and_not_automatic() {
+        let names = [named_socket(), named_socket()].map(|named| named.expect("a socket").1);
+        for name in &names {
+            assert_eq!(name.abstract_name().expect("an abstract name").len(), 16);
+        }
+        assert_ne!(names[0], names[1]);
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn hostile_receiver_does_not_delay_sender_drop() {
         let socket = raw::accept(&listener);
         let (page, control) = (raw::process_page(1), raw::control(0, 4096));
         let (button, _silent) = if welcomes {
-            let (button, silent) = nested(SocketType::DGRAM, 1);
+            let (button, silent) = nested(SocketType::SEQPACKET, 1);
             (Some(button), Some(silent))
         } else {
             (None, None)
@@ -155,7 +155,7 @@ fn hostile_receiver_does_not_delay_sender_drop() {
     }
 }
 
-/// Regression: a peek at the queue of a peer's doorbell proved nothing, because an empty datagram
+/// Regression: a peek at the queue of a peer's doorbell proved nothing, because an empty message
 /// hid the messages after it, and so did SO_PEEK_OFF. The sender that dropped the doorbell waited
 /// for a lingering socket.
 #[test]
@@ -168,7 +168,7 @@ fn doorbell_with_hidden_messages_does_not_delay_drop() {
         let mut sender = Sender::connect(&place.path).expect("connects");
         let socket = raw::accept(&listener);
         let (page, control) = (raw::process_page(1), raw::control(0, 4096));
-        let (button, other) = pair(SocketType::DGRAM);
+        let (button, other) = pair(SocketType::SEQPACKET);
         let (tcp, _silent) = raw::lingering();
         if hides_by_offset {
             let offset = 1_i32 << 20;

@@ -6,6 +6,7 @@
 use crate::common;
 use crate::raw;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::asleep::until_asleep;
 use crate::common::{AMPLE, Signal, ended, fork, place, reap, sleep_indefinitely};
 use crate::raw::Memory;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
@@ -22,7 +23,8 @@ const SHORT: Duration = Duration::from_millis(50);
 
 fn bell_pair() -> (OwnedFd, OwnedFd) {
     let flags = SocketFlags::CLOEXEC;
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None).expect("a pair")
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .expect("a pair")
 }
 
 /// A sender, and everything that the receiver of its lane holds.
@@ -84,9 +86,13 @@ fn garbled_welcome_is_protocol_error() {
     let stray = raw::process_page(1);
     stray.half(12).store(2000, Ordering::Relaxed);
     let odd = raw::control(0, 4096);
-    odd.half(8).store(3, Ordering::Relaxed);
+    odd.half(8).store(9, Ordering::Relaxed);
     let unsealed = raw::memfd(4096);
     let (pipe, _) = rustix::pipe::pipe().expect("a pipe");
+    let folder = tempfile::tempdir().expect("a folder");
+    let service = UnixDatagram::bind(folder.path().join("service")).expect("binds");
+    let datagrams = UnixDatagram::unbound().expect("a socket");
+    datagrams.connect(folder.path().join("service")).expect("connects");
     let (page, control, ring) = (good_page.fd.as_fd(), good.fd.as_fd(), bell.1.as_fd());
     let welcome = raw::note(raw::WELCOME, &[0, 0]);
     let cases = [
@@ -98,6 +104,7 @@ fn garbled_welcome_is_protocol_error() {
         ("another version", welcome.clone(), vec![page, odd.fd.as_fd(), ring]),
         ("unsealed", welcome.clone(), vec![page, unsealed.as_fd(), ring]),
         ("a blocking doorbell", welcome.clone(), vec![page, control, pipe.as_fd()]),
+        ("a doorbell elsewhere", welcome.clone(), vec![page, control, datagrams.as_fd()]),
         ("slot 62", raw::note(raw::WELCOME, &[0, 62]), vec![page, control, ring]),
         ("undefined fences", raw::note(raw::WELCOME, &[2, 0]), vec![page, control, ring]),
         ("cut off", welcome[..12].to_vec(), vec![page, control, ring]),
@@ -116,6 +123,47 @@ fn garbled_welcome_is_protocol_error() {
         assert_eq!(error.errno(), libc::EPROTO, "{name}: {error}");
         assert_eq!(sender.take_unread().expect("the connection has ended"), [b"unread"], "{name}");
     }
+    service.set_nonblocking(true).expect("set");
+    service.recv(&mut [0]).expect_err("no ring reaches the service");
+}
+
+/// Regression: the kernel chose the name of a sender's socket from 2^20 automatic names. While
+/// another user occupied 95,000 of them, `connect` took up to 9.7 s.
+#[test]
+fn sockets_of_lanes_have_no_automatic_names() {
+    alone!();
+    let place = place();
+    let listener = raw::listen(&place.path);
+    let _sender = Sender::connect(&place.path).expect("connects");
+    let connected = raw::accept(&listener);
+    let (ours, theirs) = raw::pair();
+    let _second = Sender::from_socket(ours).expect("a lane");
+    for socket in [connected, theirs] {
+        let name = rustix::net::getpeername(&socket).expect("a connection").expect("a name");
+        let name = SocketAddrUnix::try_from(name).expect("a Unix socket");
+        assert_eq!(name.abstract_name().expect("a random name").len(), 16);
+    }
+}
+
+/// Regression: a receiver passed a socket of a third process as its doorbell, and the sender rang
+/// there with its own credentials.
+#[test]
+fn doorbell_made_by_third_process_is_refused() {
+    alone!();
+    let place = place();
+    let listener = raw::listen(&place.path);
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    let socket = raw::accept(&listener);
+    // This process has made the pair, and another one sends WELCOME.
+    let bell = bell_pair();
+    let receiver = fork(|| {
+        let (page, control) = (raw::process_page(1), raw::control(0, 4096));
+        raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
+    });
+    assert_eq!(reap(receiver), 0);
+    let error = sender.send(b"x").expect_err("refused");
+    assert_eq!(error.errno(), libc::EPROTO, "{error}");
+    assert!(!raw::is_readable(&bell.0), "a ring reached another process");
 }
 
 #[test]

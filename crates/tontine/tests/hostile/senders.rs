@@ -144,7 +144,7 @@ fn version_mismatch_error_names_both_versions() {
     let mut bytes = hello(1 << 20, &[12]);
     bytes[4] = 9;
     raw::send(&socket, &bytes, &[raw::life(), chunk.fd.as_fd()]);
-    assert_eq!(faults(&mut mailbox), [Error::VersionMismatch { ours: 2, theirs: 9 }]);
+    assert_eq!(faults(&mut mailbox), [Error::VersionMismatch { ours: raw::VERSION, theirs: 9 }]);
     assert_eq!(raw::refusal(&socket), libc::EPROTONOSUPPORT);
 }
 
@@ -230,7 +230,7 @@ fn closing_refused_descriptors_does_not_wait() {
     let chunk = raw::chunk(12);
     let good = hello(1 << 20, &[12]);
     let mut version = good.clone();
-    version[4] = 3;
+    version[4] = 9;
     let started = Instant::now();
     for bytes in [good.clone(), version, raw::note(77, &[]), raw::note(raw::ROOM, &[])] {
         let (tcp, _unread) = raw::lingering();

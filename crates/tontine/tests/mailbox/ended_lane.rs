@@ -245,7 +245,7 @@ fn hostile(options: &Options) -> Hostile {
     // If another test forks, its child holds a copy of the listener, which would accept a handover.
     std::fs::remove_file(&place.path).expect("the name is removed");
     assert_eq!(raw::receive(&socket).0, raw::HELLO);
-    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     let bell = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
     let (page, control) = (raw::process_page(1), raw::control(0, 1 << 20));
     raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());

@@ -63,7 +63,7 @@ impl Hostile {
         let (kind, _, mut chunks) = raw::receive(&socket);
         assert_eq!(kind, raw::HELLO);
         let flags = SocketFlags::CLOEXEC;
-        let bell = rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+        let bell = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let (page, control, bell) = (raw::process_page(1), raw::control(0, u64::MAX), bell);
         let bell = bell.expect("a pair");
         raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());

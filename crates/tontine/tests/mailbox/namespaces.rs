@@ -87,6 +87,71 @@ impl Container {
     }
 }
 
+/// Sets the users of a process's user namespace: 0 to 69,999 are 100,000 and higher here.
+fn map_users(process: i32) {
+    for file in ["uid_map", "gid_map"] {
+        std::fs::write(format!("/proc/{process}/{file}"), "0 100000 70000").expect("mapped");
+    }
+}
+
+/// Becomes another user.
+fn become_user(uid: u32) {
+    // SAFETY: the calls change only the credentials of this process.
+    let errors =
+        unsafe { libc::setgroups(0, std::ptr::null()) | libc::setgid(uid) | libc::setuid(uid) };
+    assert_eq!(errors, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Regression: a receiver that ran as uid 65534 in a user namespace admitted every user that the
+/// namespace does not map, since the kernel reports them all as 65534.
+#[test]
+fn unmapped_user_does_not_count_as_own_user() {
+    if !rustix::process::geteuid().is_root() || !possible() {
+        return println!("skipped: only root can map the users of a namespace");
+    }
+    let name = format!("@tontine-overflow-{}", std::process::id());
+    for (allow, admitted) in [(false, false), (true, true)] {
+        let (mut made, mut make) = std::io::pipe().expect("a pipe");
+        let (mut mapped, mut map) = std::io::pipe().expect("a pipe");
+        let (mut bound, mut bind) = std::io::pipe().expect("a pipe");
+        let receiver = fork(|| {
+            // SAFETY: the call takes an integer.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWUSER) }, 0);
+            say(&mut make);
+            hear(&mut mapped);
+            become_user(65534);
+            let options = Options::new();
+            let options = if allow { options.allow_uid(65534) } else { options };
+            let mut mailbox = options.bind(name.as_str()).expect("binds");
+            say(&mut bind);
+            if admitted {
+                assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"hello");
+                return;
+            }
+            until("a stranger is refused", || {
+                let received = mailbox.try_recv().map(|message| message.to_vec());
+                assert_eq!(received, Err(Error::WouldBlock));
+                let refused = mailbox.take_errors();
+                refused.iter().for_each(|error| assert!(matches!(error, Error::Denied { .. })));
+                !refused.is_empty()
+            });
+        });
+        hear(&mut made);
+        map_users(receiver);
+        say(&mut map);
+        hear(&mut bound);
+        let sender = fork(|| {
+            become_user(3002);
+            let mut sender =
+                Options::new().allow_any_uid().connect(name.as_str()).expect("connects");
+            let sent = sender.send(b"hello").and_then(|()| sender.wait_acked(Some(AMPLE)));
+            assert_eq!(sent.is_ok(), admitted, "{sent:?}");
+        });
+        assert_eq!(reap(sender), 0);
+        assert_eq!(reap(receiver), 0);
+    }
+}
+
 /// Mounts the folder at another path, only in this mount namespace.
 fn show_elsewhere(folder: &Path, elsewhere: &Path) {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("no zeros");

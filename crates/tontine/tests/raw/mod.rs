@@ -24,6 +24,9 @@ use rustix::net::{
 };
 use tontine::life::Life;
 
+/// Version of the protocol.
+pub const VERSION: u32 = 3;
+
 pub const HELLO: u32 = 1;
 pub const WELCOME: u32 = 2;
 pub const REFUSED: u32 = 3;
@@ -115,7 +118,7 @@ pub fn chunk(log2: u32) -> Memory {
 pub fn control(position: u64, granted: u64) -> Memory {
     let page = Memory::new(4096);
     page.put(0, u64::from_le_bytes(*b"TONTLANE"));
-    page.half(8).store(2, Ordering::Relaxed);
+    page.half(8).store(VERSION, Ordering::Relaxed);
     page.put(72, granted);
     page.put(128, position);
     page
@@ -138,7 +141,7 @@ pub fn life() -> BorrowedFd<'static> {
 
 /// Returns a control message of this kind, with `words` after its kind and version.
 pub fn note(kind: u32, words: &[u32]) -> Vec<u8> {
-    [&[kind, 2], words].concat().iter().flat_map(|word| word.to_le_bytes()).collect()
+    [&[kind, VERSION], words].concat().iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// Returns a `HELLO` for a new lane.

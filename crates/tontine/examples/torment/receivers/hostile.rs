@@ -115,7 +115,7 @@ impl<'a> HostileLane<'a> {
         }
         let wire::SocketLook::Message(raw::HELLO, fds) = wire::hear(&socket) else { return None };
         let flags = SocketFlags::CLOEXEC;
-        let bell = rustix::net::socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+        let bell = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let mut lane = Self {
             socket,
             page: raw::process_page(1),

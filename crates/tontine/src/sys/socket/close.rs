@@ -109,7 +109,7 @@ pub(crate) fn close_listener(listener: OwnedFd) {
 /// queue is then empty.
 fn is_emptied(fd: &OwnedFd) -> bool {
     // With this option, even an empty message has control data, unlike the end of the connection.
-    let _ = option::pass_credentials(fd);
+    let _ = option::pass_credentials_to_reader(fd);
     // A queue of datagrams has no end: it is empty when the kernel returns EAGAIN.
     let ends = sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::SEQPACKET);
     for _ in 0..MAX_MESSAGES {

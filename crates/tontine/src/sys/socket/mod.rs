@@ -35,7 +35,8 @@ mod tests;
 
 pub(crate) use close::{PeerSocket, close_listener};
 pub(crate) use option::{
-    check_connected, owner, owner_pidfd, pass_credentials, refuse_descriptors,
+    check_connected, owner, owner_pidfd, pass_credentials, pass_credentials_to_reader,
+    refuse_descriptors,
 };
 pub(crate) use passed::{DescriptorKind, PassedMessage, receive_passed};
 pub(crate) use path::SocketPath;

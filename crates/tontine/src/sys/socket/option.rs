@@ -5,11 +5,12 @@
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
 
 use super::SenderCredentials;
 use crate::error::{Error, Result};
 use crate::sys::pidfd;
+use crate::sys::random::bind_random;
 
 /// Available since Linux 6.5, with the same value on all architectures except PA-RISC and SPARC.
 const SO_PASSPIDFD: i32 = 76;
@@ -66,9 +67,28 @@ pub(crate) fn refuse_descriptors(fd: impl AsFd) -> bool {
 /// Makes the kernel attach the sender's credentials to each message that is received from now on.
 /// Connections that a listener accepts inherit the option.
 ///
+/// The kernel gives a socket with this option an automatic name before it connects or sends, so a
+/// socket without a name gets a random one here ([`bind_random`]).
+///
+/// # Errors
+/// [`Error::System`] if `bind` or `setsockopt` fails.
+pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
+    let name = rustix::net::getsockname(&fd).and_then(SocketAddrUnix::try_from);
+    // `is_unnamed` is `false` for an unnamed address from `getsockname`.
+    let is_unnamed = |name: SocketAddrUnix| {
+        name.path_bytes().is_none() && name.abstract_name().is_none_or(<[u8]>::is_empty)
+    };
+    if name.is_ok_and(is_unnamed) {
+        bind_random(&fd)?;
+    }
+    pass_credentials_to_reader(fd)
+}
+
+/// Like [`pass_credentials`], for a socket over which this process sends nothing.
+///
 /// # Errors
 /// [`Error::System`] if `setsockopt` fails.
-pub(crate) fn pass_credentials(fd: impl AsFd) -> Result<()> {
+pub(crate) fn pass_credentials_to_reader(fd: impl AsFd) -> Result<()> {
     sockopt::set_socket_passcred(&fd, true)
         .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))
 }
@@ -90,10 +110,17 @@ pub(super) fn pass_pidfd(fd: impl AsFd, wanted: bool) {
     }
 }
 
-/// Returns `true` if a descriptor is a Unix datagram socket, to which a send never waits.
-pub(super) fn is_unix_datagram(fd: impl AsFd) -> bool {
-    sockopt::socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
-        && sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::DGRAM)
+/// Returns `true` if a descriptor that `sender` passed is an end of a `SOCK_SEQPACKET` pair that
+/// `sender` made, or of a connection to its own listener. No process can connect such a socket to
+/// another one, so a message to it reaches no third process's socket.
+pub(super) fn is_doorbell_of(fd: impl AsFd, sender: Option<SenderCredentials>) -> bool {
+    // The pid is 0 in another PID namespace. Otherwise the users may differ: the kernel names the
+    // effective user of the process that made the pair, and the real user of the sender.
+    let is_same = |maker: SenderCredentials, sender: SenderCredentials| {
+        maker.pid == sender.pid && (maker.pid != 0 || maker.uid == sender.uid)
+    };
+    check_connected(&fd).is_ok()
+        && sender.is_some_and(|sender| owner(&fd).is_ok_and(|maker| is_same(maker, sender)))
 }
 
 /// Returns the process that called `listen` on the socket to which this one is connected; for a

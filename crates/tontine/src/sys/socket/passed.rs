@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use super::close::PeerSocket;
-use super::option::{is_unix_datagram, owner, pass_pidfd};
+use super::option::{is_doorbell_of, owner, pass_pidfd};
 use super::receive::{MAX_PASSED, RecvmsgResult, SenderCredentials, Take, message, remove};
 use super::{SendResult, pair, send};
 use crate::error::{Error, Result};
@@ -140,7 +140,7 @@ fn examine(
                 Err(InvalidRegion::System(call, errno)) => return Err(Error::system(call, errno)),
                 Err(lack) => unfit = unfit.or(Some(lack)),
             },
-            DescriptorKind::Doorbell => doorbell = Some(fd).filter(|fd| is_unix_datagram(fd)),
+            DescriptorKind::Doorbell => doorbell = Some(fd).filter(|fd| is_doorbell_of(fd, from)),
         }
     }
     let is_sound = wanted.len() == count
