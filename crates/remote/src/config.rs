@@ -48,6 +48,8 @@ pub struct Config {
     pub mode: u32,
     /// Users, besides the gateway's own, that may send into the imports.
     pub allowed_uids: Vec<u32>,
+    /// Users, besides the gateway's own, whose processes may own the exported mailboxes.
+    pub owner_uids: Vec<u32>,
     /// Maximum number of bytes in a lane, if the file sets it.
     pub lane_cap: Option<u64>,
     /// Maximum number of lanes of a mailbox, if the file sets it.
@@ -119,6 +121,7 @@ impl Config {
             status: DEFAULT_STATUS.into(),
             mode: 0o600,
             allowed_uids: Vec::new(),
+            owner_uids: Vec::new(),
             lane_cap: None,
             max_lanes: None,
             peers: Vec::new(),

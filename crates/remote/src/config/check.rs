@@ -13,13 +13,14 @@ use super::{
     Config, ConfigMistake, ExportConfig, HostPort, ImportConfig, MAX_PEERS, PeerConfig, ZenohConfig,
 };
 
-const ROOT_KEYS: [&str; 12] = [
+const ROOT_KEYS: [&str; 13] = [
     "name",
     "realm",
     "listen",
     "status",
     "mode",
     "allow",
+    "owners",
     "lane_cap",
     "max_lanes",
     "peers",
@@ -104,7 +105,8 @@ impl<'t> ConfigChecker<'t> {
                 }
             }
             "mode" => config.mode = self.mode(entry).unwrap_or(config.mode),
-            "allow" => config.allowed_uids = self.allowed(entry),
+            "allow" => config.allowed_uids = self.users(entry),
+            "owners" => config.owner_uids = self.users(entry),
             "lane_cap" => config.lane_cap = self.reader.integer(entry, 4096, 1 << 40),
             "max_lanes" => {
                 let lanes = self.reader.integer(entry, 1, 1_000_000);
@@ -198,7 +200,7 @@ impl<'t> ConfigChecker<'t> {
         }
     }
 
-    fn allowed(&mut self, entry: &KeyValue<'_, 't>) -> Vec<u32> {
+    fn users(&mut self, entry: &KeyValue<'_, 't>) -> Vec<u32> {
         let mut users = Vec::new();
         for one in self.reader.array(entry, false) {
             let uid = if Reader::is_string(&one) {

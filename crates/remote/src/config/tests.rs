@@ -9,6 +9,7 @@ listen = "127.0.0.1:7447"
 status = "/run/a.status"
 mode = "0660"
 allow = ["root", 1000]
+owners = [1001]
 lane_cap = 65536
 max_lanes = 16
 
@@ -76,6 +77,7 @@ fn whole_file_is_read() {
         status: "/run/a.status".into(),
         mode: 0o660,
         allowed_uids: vec![0, 1000],
+        owner_uids: vec![1001],
         lane_cap: Some(65536),
         max_lanes: Some(16),
         // In the order of the file, and not of the alphabet.
@@ -126,9 +128,9 @@ fn every_mistake_is_reported_in_order() {
 
 #[test]
 fn unknown_key_names_known_ones() {
-    let text = "2:1: listn: expected one of name, realm, listen, status, mode, allow, lane_cap, \
-                max_lanes, peers, exports, imports, zenoh; found the unknown key listn; write \
-                listen";
+    let text = "2:1: listn: expected one of name, realm, listen, status, mode, allow, owners, \
+                lane_cap, max_lanes, peers, exports, imports, zenoh; found the unknown key listn; \
+                write listen";
     assert_mistake(&with("listn = \"127.0.0.1:1\""), text);
     let text = "4:1: peers.hostB.\"un known\": expected one of connect, unreachable_after; found \
                 the unknown key \"un known\"; remove it";

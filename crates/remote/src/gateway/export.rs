@@ -86,7 +86,10 @@ struct Exported {
 
 impl Exports {
     pub(super) fn new(config: &Config, boot: u128) -> Self {
-        let mut options = Options::new().allow_any_uid().handshake_timeout(CONNECT_TIMEOUT);
+        let mut options = Options::new().handshake_timeout(CONNECT_TIMEOUT);
+        for uid in &config.owner_uids {
+            options = options.allow_uid(*uid);
+        }
         if let Some(cap) = config.lane_cap {
             options = options.lane_cap(cap);
         }
@@ -208,7 +211,11 @@ impl Exports {
             }
             Err(error) => {
                 if spend(&mut self.log_quota) {
-                    tracing::info!("a lane to {mailbox} was refused: {error}");
+                    let remedy = match error {
+                        Error::Denied { .. } => " (`owners` in the configuration)",
+                        _ => "",
+                    };
+                    tracing::info!("a lane to {mailbox} was refused: {error}{remedy}");
                 }
                 (IncomingLane::refused(hello, error.errno()), None)
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, Uid};
 use tempfile::TempDir;
 use tontine_remote::status::LaneState;
 
@@ -83,6 +83,58 @@ fn lane_to_unknown_export_is_refused() {
     let report = Program::start(&Role::Sender(task)).report();
     assert_eq!(report.errno, libc::ECONNREFUSED, "{}", report.summary());
     report.check();
+}
+
+/// Regression: a stranger who bound the name of an exported mailbox while its owner was away
+/// received the messages.
+#[test]
+fn owner_of_another_user_is_refused_unless_configured() {
+    alone!();
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can become another user");
+    }
+    const STRANGER: u32 = 3002;
+    let folder = folder();
+    let mut gateways = TcpGateways::start(folder.path());
+    let name = format!("@tontine-stranger-{}", std::process::id());
+    let mut configure = |owners: &str| {
+        let (address, dir) = (gateways.address, folder.path().display());
+        let config = format!(
+            "name = \"B\"\nstatus = \"{dir}/b.status\"\nlisten = \"{address}\"\n{owners}\n\
+             [peers.A]\n[exports]\njobs = \"{name}\"\n"
+        );
+        gateways.kill(Host::B);
+        gateways.configure(Host::B, &config);
+        gateways.restart(Host::B);
+    };
+    thread::scope(|scope| {
+        let (done, until_done) = std::sync::mpsc::channel::<()>();
+        let (bound, until_bound) = std::sync::mpsc::channel();
+        let name = &name;
+        let stranger = scope.spawn(move || {
+            // The call changes only the user of this thread.
+            let (root, user) = (Uid::ROOT, Uid::from_raw(STRANGER));
+            rustix::thread::set_thread_res_uid(root, user, root).expect("another user");
+            let options = tontine::mailbox::Options::new().allow_uid(0);
+            let mut mailbox = options.bind(name.as_str()).expect("binds");
+            bound.send(()).expect("notified");
+            let mut received = 0;
+            while until_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                received += u64::from(mailbox.recv_timeout(Duration::from_millis(20)).is_ok());
+            }
+            received
+        });
+        until_bound.recv().expect("bound");
+        configure("");
+        let report = Program::start(&Role::Sender(sender(folder.path(), 10))).report();
+        assert_eq!(report.errno, libc::EACCES, "{}", report.summary());
+        assert_eq!((report.in_doubt.len(), report.unsent.len() as u64), (0, report.sent));
+        configure(&format!("owners = [{STRANGER}]"));
+        let report = Program::start(&Role::Sender(sender(folder.path(), 10))).report();
+        assert_eq!((&report.error, report.acked), (&None, 10), "{}", report.summary());
+        drop(done);
+        assert_eq!(stranger.join().expect("no panic"), 10);
+    });
 }
 
 #[test]
