@@ -117,7 +117,12 @@ impl<R: LaneMemory> LaneWriter<R> {
     /// Returns the total size of all chunks in bytes, including chunks that the receiver still
     /// holds.
     pub(crate) fn bytes(&self) -> u64 {
-        self.lent + self.chain().map(|link| 1_u64 << link.log2).sum::<u64>()
+        self.lent + self.chain_bytes()
+    }
+
+    /// Returns the total size of the chunks in bytes.
+    pub(crate) fn chain_bytes(&self) -> u64 {
+        self.chain().map(|link| 1_u64 << link.log2).sum()
     }
 
     /// Returns the sequence number of the next chunk.

@@ -215,17 +215,19 @@ impl Growth {
         writer: &LaneWriter<OwnRegion>,
     ) -> GrowthStep {
         let needed = log2_for(length).unwrap_or(MAX_LOG2);
-        let log2 = (writer.log2() + 1).max(needed).min(MAX_LOG2);
-        if writer.chunks() == MOST_CHUNKS {
+        // A receiver refuses a smaller chunk.
+        let least = writer.chain_bytes().next_power_of_two().ilog2();
+        if writer.chunks() == MOST_CHUNKS || least > MAX_LOG2 {
             return GrowthStep::Stay;
         }
+        let log2 = (writer.log2() + 1).max(needed).max(least).min(MAX_LOG2);
         self.chunks.update();
         let fits = |log2: u32, cap: u64| writer.bytes() + (1 << log2) <= cap;
         // The new chunk need not be twice as large: the rest of the cap may have space for a
         // smaller one.
         let left = self.bytes_left(cap, writer).max(1).ilog2();
         let mut log2 = log2.min(left);
-        if log2 < needed.max(MIN_LOG2) {
+        if log2 < needed.max(least).max(MIN_LOG2) {
             return GrowthStep::Stay;
         }
         let largest = self.largest_log2(cap);
@@ -233,7 +235,9 @@ impl Growth {
             if needed <= writer.log2() {
                 return GrowthStep::Stay;
             }
-            if largest <= left && granted.is_some_and(|granted| fits(largest, granted)) {
+            if (least..=left).contains(&largest)
+                && granted.is_some_and(|granted| fits(largest, granted))
+            {
                 log2 = largest;
             }
         }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use super::wire::{ControlMessage, FenceMode, MOST_CHUNKS};
+use super::wire::{ControlMessage, FenceMode, MOST_CHUNKS, most_chunks_passed};
 use super::{Message, SenderId, wire};
 use crate::error::Peer;
 use crate::lane::control::Control;
@@ -415,8 +415,11 @@ impl InboundLane {
         let (Ok(ControlMessage::Chunk(log2, _)), 1) = (note, passed.count) else {
             return Err(STRANGE_NOTE);
         };
-        if self.passed.len() == MOST_CHUNKS {
-            return Err(ProtocolError("more than 32 chunks were passed and not used"));
+        let together = bytes_of(&self.passed) + chunk_size(log2)? as u64;
+        if self.passed.len() >= most_chunks_passed(together) {
+            return Err(ProtocolError(
+                "more chunks than their size allows were passed and not used",
+            ));
         }
         if chunk_size(log2)? as u64 > self.chunk_bytes_left() {
             return Err(ProtocolError("a chunk is larger than the bytes that were granted"));

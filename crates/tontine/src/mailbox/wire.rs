@@ -10,8 +10,16 @@ use crate::sys::socket::DescriptorKind;
 /// Maximum length in bytes of a control message.
 pub(crate) const LONGEST: usize = 72;
 
-/// Maximum number of chunks in a handover. Each is at least as large as all earlier ones together.
+/// Maximum number of chunks in a handover. Each is at least as large as all earlier ones together,
+/// so that the bytes of a lane bound its mappings in the receiver.
 pub(crate) const MOST_CHUNKS: usize = 32;
+
+/// Returns the maximum number of chunks with this many bytes that a sender may have passed and not
+/// used. It is one more than in a handover: a lane that returns its large chunk continues in a
+/// small one.
+pub(crate) fn most_chunks_passed(bytes: u64) -> usize {
+    (bytes >> MIN_LOG2).max(1).ilog2() as usize + 2
+}
 
 const HELLO: u32 = 1;
 const WELCOME: u32 = 2;
@@ -216,6 +224,15 @@ fn hello(left: &mut WireCursor<'_>) -> Result<Hello, DecodeError> {
     if named.is_empty() || named.len() > MOST_CHUNKS || named.contains(&0) {
         return Err(DecodeError::Malformed("HELLO does not name 1 to 32 chunks"));
     }
+    let mut before = 0_u64;
+    for &log2 in named {
+        let bytes = 1_u64.checked_shl(log2.into()).unwrap_or(u64::MAX);
+        if bytes < before {
+            let what = "HELLO names a chunk that is smaller than all chunks before it together";
+            return Err(DecodeError::Malformed(what));
+        }
+        before = before.saturating_add(bytes);
+    }
     let mut chunks = [0; MOST_CHUNKS];
     chunks[..named.len()].copy_from_slice(named);
     Ok(Hello { fences, handover, cap, position, base, returns_to, chunks })
@@ -276,9 +293,12 @@ mod tests {
         let (handover, position, base, returns_to) = (7, 24, 8, 12);
         let hello = Hello { fences, handover, cap, position, base, returns_to, chunks };
         let welcome = Welcome { fences: FenceMode::Asymmetric, desk: 61 };
+        let mut most = [0; MOST_CHUNKS];
+        most[0] = 12;
+        most.iter_mut().skip(1).zip(12..=30).for_each(|(place, log2)| *place = log2);
         let notes = [
             ControlMessage::Hello(hello),
-            ControlMessage::Hello(Hello { chunks: [30; MOST_CHUNKS], ..hello }),
+            ControlMessage::Hello(Hello { chunks: most, ..hello }),
             ControlMessage::Welcome(welcome),
             ControlMessage::Refused(13),
             ControlMessage::Chunk(13, u64::MAX),

@@ -114,11 +114,13 @@ fn malformed_hello_is_refused() {
     let longest = hello(1 << 20, &[12; 32]);
     let mut fences = good.clone();
     fences[8] = 7;
-    let cases: [(&str, Vec<u8>); 9] = [
+    let cases: [(&str, Vec<u8>); 11] = [
         ("nothing", Vec::new()),
         ("a byte", vec![1]),
         ("no chunks", hello(1 << 20, &[])),
         ("a chunk of size 0", hello(1 << 20, &[12, 0])),
+        ("many small chunks", hello(1 << 20, &[12, 12, 12])),
+        ("a smaller chunk", hello(1 << 20, &[13, 12])),
         ("cut off", good[..39].to_vec()),
         ("too long", [longest.as_slice(), &[12]].concat()),
         ("undefined fences", fences),
@@ -217,6 +219,25 @@ fn descriptor_of_invalid_kind_is_refused() {
         still_serves(&mut mailbox, &mut sender);
     }
     assert_eq!(mailbox.sender_count(), 1);
+}
+
+/// Regression: many chunks of 4 KiB cost the receiver a mapping each, and two mailboxes with 1,024
+/// such lanes exhausted the mappings of the process (`vm.max_map_count`).
+#[test]
+fn lane_with_many_small_chunks_is_refused() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (socket, _first) = raw::lane(&place.path);
+    assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
+    let chunk = raw::chunk(12);
+    // The last of these is one more than their size allows.
+    for sequence in 1..=5 {
+        assert!(raw::send(&socket, &raw::chunk_note(12, sequence), &[chunk.fd.as_fd()]));
+    }
+    let found = faults(&mut mailbox);
+    assert!(broken(&found).starts_with("more chunks than their size allows"), "{found:?}");
+    assert_eq!(mailbox.sender_count(), 0);
 }
 
 /// Regression: descriptors that arrived with a refused message were closed synchronously, with a

@@ -144,10 +144,11 @@ fn longest_chain_of_empty_chunks_is_followed_in_one_scan() {
     let (socket, mut chunk) = raw::lane(&place.path);
     mailbox.try_recv().expect_err("no message yet");
     let mut chunks = Vec::new();
-    for sequence in 1..=31 {
-        let next = raw::chunk(12);
-        assert!(raw::send(&socket, &raw::chunk_note(12, sequence), &[next.fd.as_fd()]));
-        chunk.put(RING, header(3, 12));
+    // Each chunk has the size of all before it together.
+    for (sequence, log2) in (1..).zip(12..20) {
+        let next = raw::chunk(log2);
+        assert!(raw::send(&socket, &raw::chunk_note(log2, sequence), &[next.fd.as_fd()]));
+        chunk.put(RING, header(3, log2.into()));
         chunks.push(std::mem::replace(&mut chunk, next));
     }
     chunk.put_message(RING, 5);
