@@ -470,7 +470,7 @@ mod tests {
             Error::InvalidAddress { address: "/x".into(), reason: "too long" },
             Error::InvalidSocket { reason: "expected a, found b" },
             Error::InvalidOption { option: "max_lanes", value: 0, reason: "allow one" },
-            Error::Full { what: "mailboxes", max: 62 },
+            Error::Full { what: "mailboxes", max: 1024 },
             Error::FileTooLarge { asked: 8192, limit: 4096 },
         ]
     }
@@ -518,7 +518,7 @@ mod tests {
             "/x is not a valid address: too long",
             "this socket cannot carry a lane: expected a, found b",
             "option max_lanes cannot be 0 (0o0): allow one",
-            "this process has reached its limit of 62 mailboxes; free some first",
+            "this process has reached its limit of 1024 mailboxes; free some first",
             "a memory file of 8192 bytes exceeds this process's limit of 4096 bytes for a file; \
              raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages",
         ];

@@ -9,7 +9,7 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::sys::region::OwnRegion;
 
 /// Bytes of a process page.
-const SIZE: usize = 4096;
+const SIZE: usize = crate::life::PAGE_SIZE;
 
 /// Reads a process page with these bytes, and the mailbox slots whose indexes are among the bytes.
 pub fn process_page(bytes: &[u8]) {
@@ -27,7 +27,7 @@ pub fn process_page(bytes: &[u8]) {
     let (mut claimed, mut slept) = (0, 0);
     for desk in bytes.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]) {
         let desk = u32::from_le_bytes(desk);
-        claimed += u32::from(desk < 62);
+        claimed += u32::from(desk < 1024);
         slept += u32::from(watch.sleeping(desk).is_some_and(|word| word.as_ptr().is_aligned()));
     }
     assert_eq!(claimed, slept);

@@ -1,6 +1,6 @@
 //! The words of a process page that show senders whether a receiver sleeps: [`MailboxSlot`].
 //!
-//! A page has 62 slots, one for each mailbox of the process. Private memory records which slots are
+//! A page has 1,024 slots, one for each mailbox of the process. Private memory records which slots are
 //! in use, since no peer needs this information. Neighbours: [`super::Life::desk`] returns a slot,
 //! [`super::Watch::sleeping`] reads a peer's slot. The mailbox defines the meaning of the word.
 
@@ -10,9 +10,15 @@ use super::Life;
 use super::word::DESKS;
 use crate::error::{Error, Result};
 
-/// The set of a page's slots that are in use: bit n for slot n.
-#[derive(Debug, Default)]
-pub(super) struct Desks(AtomicU64);
+/// The set of a page's slots that are in use: bit n of the words for slot n.
+#[derive(Debug)]
+pub(super) struct Desks([AtomicU64; DESKS as usize / 64]);
+
+impl Default for Desks {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; DESKS as usize / 64])
+    }
+}
 
 /// One slot of this process's page, freed on drop.
 #[derive(Debug)]
@@ -24,15 +30,18 @@ pub(crate) struct MailboxSlot {
 
 impl MailboxSlot {
     pub(super) fn take(life: &'static Life) -> Result<Self> {
-        let first_free = |taken: u64| {
-            let free = taken.trailing_ones();
-            (free < DESKS).then(|| taken | 1 << free)
-        };
-        // SYNC desk: pairs with `drop`, so that the word of a free slot is zero.
-        match life.desks.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free) {
-            Ok(taken) => Ok(Self { index: taken.trailing_ones(), life }),
-            Err(_) => Err(Error::Full { what: "mailboxes", max: u64::from(DESKS) }),
+        for (first, word) in (0..DESKS).step_by(64).zip(&life.desks.0) {
+            let first_free = |taken: u64| {
+                let free = taken.trailing_ones();
+                (free < 64).then(|| taken | 1 << free)
+            };
+            // SYNC desk: pairs with `drop`, so that the word of a free slot is zero.
+            let found = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free);
+            if let Ok(taken) = found {
+                return Ok(Self { index: first + taken.trailing_ones(), life });
+            }
         }
+        Err(Error::Full { what: "mailboxes", max: u64::from(DESKS) })
     }
 
     /// Returns the word that is not 0 while the receiver sleeps or is about to sleep. A forked
@@ -48,9 +57,10 @@ impl Drop for MailboxSlot {
         if self.life.is_forked() {
             return;
         }
-        self.life.page.layout().desks[self.index as usize].sleeping.store(0, Ordering::Relaxed);
+        let index = self.index as usize;
+        self.life.page.layout().desks[index].sleeping.store(0, Ordering::Relaxed);
         // SYNC desk: pairs with `take`.
-        self.life.desks.0.fetch_and(!(1 << self.index), Ordering::Release);
+        self.life.desks.0[index / 64].fetch_and(!(1 << (index % 64)), Ordering::Release);
     }
 }
 
@@ -61,7 +71,7 @@ mod tests {
     use crate::sys::child::in_child;
 
     #[test]
-    fn all_62_mailbox_slots_are_visible_to_peers() {
+    fn all_mailbox_slots_are_visible_to_peers() {
         // The test runs in a child, because other tests need slots too.
         assert!(in_child(|| {
             let life = Life::register().expect("life");
@@ -69,7 +79,7 @@ mod tests {
             let mut desks: Vec<MailboxSlot> =
                 (0..DESKS).map(|_| life.desk().expect("free")).collect();
             let full = life.desk().expect_err("all are taken");
-            assert_eq!(full, Error::Full { what: "mailboxes", max: 62 });
+            assert_eq!(full, Error::Full { what: "mailboxes", max: 1024 });
             for desk in &desks {
                 let seen = watch.sleeping(desk.index).expect("in the page");
                 assert_eq!(seen.load(Ordering::Relaxed), 0);

@@ -21,14 +21,15 @@ use crate::sys::region::OwnRegion;
 pub(super) use super::robust_list::is_held;
 use super::robust_list::{self, lock_word};
 
-/// Bytes of a process page.
-pub(crate) const PAGE_SIZE: usize = 4096;
+/// Bytes of a process page: the smallest multiple of 4,096 with space for all slots. Slots that no
+/// mailbox uses stay zero.
+pub(crate) const PAGE_SIZE: usize = 69_632;
 /// The bytes `TONTPROC`, in memory order.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
 /// Version of the protocol.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Number of mailbox slots in a page.
-pub(super) const DESKS: u32 = 62;
+pub(super) const DESKS: u32 = 1024;
 
 /// Number of bytes that the page reserves for the mutex, enough for any C library.
 const MUTEX_ROOM: usize = 64;
@@ -68,7 +69,7 @@ const _: () = {
     assert!(offset_of!(Layout, desks) == 128);
     assert!(offset_of!(DeskLayout, sleeping) == 0);
     assert!(size_of::<DeskLayout>() == 64);
-    assert!(size_of::<Layout>() == PAGE_SIZE);
+    assert!(size_of::<Layout>().next_multiple_of(4096) == PAGE_SIZE);
     assert!(size_of::<libc::pthread_mutex_t>() <= MUTEX_ROOM);
     assert!(align_of::<libc::pthread_mutex_t>() <= 64);
 };
@@ -135,7 +136,7 @@ impl LifePage {
     }
 
     pub(super) fn layout(&self) -> &Layout {
-        // SAFETY: the mapping is as large as the layout, aligned to a page, and exists as long as
+        // SAFETY: the mapping is at least as large as the layout, aligned to a page, and exists as long as
         // `self` does; all fields are atomics, cells or unused.
         unsafe { self.region.base().cast().as_ref() }
     }

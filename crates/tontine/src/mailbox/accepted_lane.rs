@@ -234,7 +234,7 @@ pub(super) fn join(
     let doorbell = passed.doorbell.ok_or_else(|| wrong(not_a_doorbell))?;
     let watch = Watch::of_peer(page, peer)?;
     if watch.sleeping(welcome.desk).is_none() {
-        return Err(wrong("WELCOME names a slot outside 0 to 61"));
+        return Err(wrong("WELCOME names a slot outside 0 to 1023"));
     }
     let control = Controlled::new(control).map_err(wrong)?;
     let is_relay = control.is_relay();

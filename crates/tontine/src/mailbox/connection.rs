@@ -49,6 +49,8 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
 use super::accepted_lane::{AcceptedLane, join};
 use super::address::SocketId;
 use super::remote_end::refusal_of_this_user;
@@ -90,8 +92,8 @@ pub(super) struct PendingLane {
     leads_to: Option<SocketId>,
     /// Time when the path was last compared with that file.
     looked_elsewhere: Option<Instant>,
-    /// `true` while `WELCOME` waits on the socket for a free descriptor of this process.
-    unreadable: bool,
+    /// The shortage of this process because of which `WELCOME` waits on the socket.
+    lack: Option<Error>,
 }
 
 /// A lane whose receiver has ended, and whose address may get a new owner.
@@ -151,12 +153,20 @@ impl Connection {
 
     /// Returns `true` while the lane's `HELLO` has no answer, not even an unreadable one.
     pub(super) fn is_unanswered(&self) -> bool {
-        matches!(self, Self::Pending(pending) if !pending.unreadable)
+        matches!(self, Self::Pending(pending) if pending.lack.is_none())
     }
 
     /// Returns `true` if `WELCOME` waits for a free descriptor.
     pub(super) fn is_unreadable(&self) -> bool {
-        matches!(self, Self::Pending(pending) if pending.unreadable)
+        self.lack().is_some()
+    }
+
+    /// Returns the shortage because of which `WELCOME` waits on the socket.
+    pub(super) fn lack(&self) -> Option<&Error> {
+        match self {
+            Self::Pending(pending) => pending.lack.as_ref(),
+            _ => None,
+        }
     }
 
     /// Returns the receiver that has accepted the lane, or the last receiver that accepted it.
@@ -264,7 +274,7 @@ impl Connection {
 impl PendingLane {
     /// Returns a lane to the listener of an address.
     pub(super) fn new(owner: Option<OwnedFd>, listener: Peer, leads_to: Option<SocketId>) -> Self {
-        Self { owner, listener, leads_to, looked_elsewhere: None, unreadable: false }
+        Self { owner, listener, leads_to, looked_elsewhere: None, lack: None }
     }
 
     /// Returns a lane over a socket whose other end is unknown, because the process that made the
@@ -282,7 +292,7 @@ impl PendingLane {
         socket: &PeerSocket,
         admit: &dyn Fn(Peer) -> Result<()>,
     ) -> Result<Incoming> {
-        self.unreadable = false;
+        self.lack = None;
         let mut bytes = [0; wire::LONGEST];
         match socket::receive(socket, &mut bytes)? {
             Some(received) if received.has_descriptors && !received.hung_up => {
@@ -300,7 +310,7 @@ impl PendingLane {
         admit: &dyn Fn(Peer) -> Result<()>,
     ) -> Result<Incoming> {
         if quarantine::is_full(socket::owner(socket)?.uid) {
-            self.unreadable = true;
+            self.lack = Some(Error::system("a thread that receives WELCOME", Errno::AGAIN));
             return Ok(Incoming::Nothing);
         }
         let expected = |bytes: &[u8]| wire::expected(bytes, 0);
@@ -309,7 +319,7 @@ impl PendingLane {
             Ok(None) => return Ok(Incoming::Nothing),
             // The message stays in the queue until this process has the resources to receive it.
             Err(error) if error.is_shortage() => {
-                self.unreadable = true;
+                self.lack = Some(error);
                 return Ok(Incoming::Nothing);
             }
             Err(error) => return Err(error),
@@ -329,7 +339,7 @@ impl PendingLane {
     /// waits in the socket.
     pub(super) fn is_look_elsewhere_due(&mut self, now: Instant) -> bool {
         let is_recent = |looked: Instant| now - looked < BETWEEN_LOOKS;
-        let is_due = !self.unreadable && !self.looked_elsewhere.is_some_and(is_recent);
+        let is_due = self.lack.is_none() && !self.looked_elsewhere.is_some_and(is_recent);
         if is_due {
             self.looked_elsewhere = Some(now);
         }

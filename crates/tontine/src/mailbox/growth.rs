@@ -307,20 +307,14 @@ impl Growth {
         (writer.log2() > small && fits && (still_reaches || !reaches)).then_some(small)
     }
 
-    /// Makes a chunk of two to the power `log2` bytes. Returns `None` if memory or descriptors are
-    /// short, as if the cap were reached.
+    /// Makes a chunk of two to the power `log2` bytes.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], or [`Error::System`] if the reason is not a shortage.
-    pub(super) fn make_chunk(&self, log2: u32) -> Result<Option<(OwnRegion, OwnedFd)>> {
-        match OwnRegion::new("tontine-chunk", 1 << log2) {
-            Ok(made) => {
-                self.identity.write(&made.0);
-                Ok(Some(made))
-            }
-            Err(error) if is_shortage(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// [`Error::FileTooLarge`], or [`Error::System`] if memory or a descriptor is not available.
+    pub(super) fn make_chunk(&self, log2: u32) -> Result<(OwnRegion, OwnedFd)> {
+        let made = OwnRegion::new("tontine-chunk", 1 << log2)?;
+        self.identity.write(&made.0);
+        Ok(made)
     }
 
     /// Records that the lane continues in a chunk of two to the power `log2` bytes.
@@ -328,8 +322,4 @@ impl Growth {
         self.chunks.push(log2, descriptor);
         self.passed_on();
     }
-}
-
-fn is_shortage(error: &Error) -> bool {
-    [libc::ENOMEM, libc::ENOSPC, libc::EMFILE, libc::ENFILE].contains(&error.errno())
 }

@@ -47,7 +47,9 @@ impl OutboundLane {
 
     fn hand_over(&mut self) -> Result<()> {
         let Some(address) = self.succession.address() else { return Err(Error::WouldBlock) };
-        let (socket, mut pending) = succession::connect(address, &self.options, Duration::ZERO)?;
+        let options = &self.options;
+        let (socket, mut pending) =
+            options.with_descriptors(|| succession::connect(address, options, Duration::ZERO))?;
         // Accepts the dead receiver's last position while its page is still mapped.
         self.refresh()?;
         let doubt_limit = self.doubt_limit();
@@ -55,7 +57,8 @@ impl OutboundLane {
         let next = self.succession.next_handover();
         next.announce(writer);
         let brought = Introduction { writer, growth, life: self.life, options: &self.options };
-        if let Err(error) = brought.send_hello(&next, &socket, &mut pending) {
+        let send = || brought.send_hello(&next, &socket, &mut pending);
+        if let Err(error) = self.options.with_descriptors(send) {
             self.succession.announce(writer);
             return Err(error);
         }

@@ -30,7 +30,7 @@ use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
 use crate::sys::socket::{self, PassedMessage, PeerSocket, SendResult};
-use crate::sys::{doorbell, limits, pidfd, quarantine};
+use crate::sys::{doorbell, pidfd, quarantine};
 
 /// Maximum number of connections accepted per call.
 const ACCEPTED_AT_ONCE: usize = 16;
@@ -58,7 +58,7 @@ impl Mailbox {
                         }
                     }
                 }
-                Err(error) if error.errno() == libc::EMFILE && limits::raise_descriptors() => {}
+                Err(error) if self.options.relieves(&error) => {}
                 Err(error) if error.is_shortage() => {
                     if self.door.pause_accept() {
                         self.lanes.fault(error);
@@ -74,7 +74,13 @@ impl Mailbox {
     /// Reads a pending connection's first message, and accepts, refuses or defers it.
     pub(super) fn answer(&mut self, number: u32) {
         let Some(mut connection) = self.door.take(number) else { return };
-        match self.handshake(&mut connection) {
+        let handshake = loop {
+            match self.handshake(&mut connection) {
+                Err(lack) if self.options.relieves(&lack) => {}
+                done => break done,
+            }
+        };
+        match handshake {
             Ok(HandshakeStatus::Silent) => self.door.keep(connection),
             Ok(HandshakeStatus::Gone) => self.door.unwatch(connection.socket.as_fd()),
             Ok(HandshakeStatus::Busy) => {

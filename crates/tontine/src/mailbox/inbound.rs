@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use super::wire::{ControlMessage, FenceMode, MOST_CHUNKS, most_chunks_passed};
 use super::{Message, SenderId, wire};
-use crate::error::Peer;
+use crate::error::{Error, Peer};
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
 use crate::lane::page::{CLOSED_AT, MAX_LOG2, MIN_LOG2, REMOTE_REFUSED, WAITING_AT};
@@ -61,8 +61,8 @@ pub(super) struct InboundLane {
     pub(super) passed: VecDeque<(PeerRegion, u32)>,
     /// `true` if the last call that read control messages left some in the queue.
     pub(super) more_notes: bool,
-    /// `true` if a message stays queued for lack of descriptors or memory.
-    unreceived: bool,
+    /// The shortage of descriptors or memory because of which a message stays queued.
+    unreceived: Option<Error>,
     /// `true` if the epoll set no longer reports the socket, because that message stays queued.
     pub(super) put_off: bool,
     /// The violation found in a chunk or in its control message.
@@ -125,7 +125,7 @@ impl InboundLane {
             ended: false,
             passed: beginning.passed,
             more_notes: false,
-            unreceived: false,
+            unreceived: None,
             put_off: false,
             broken: None,
             wants: 0,
@@ -152,7 +152,12 @@ impl InboundLane {
 
     /// Returns `true` if a control message waits for descriptors or memory of this process.
     pub(super) fn is_short(&self) -> bool {
-        self.unreceived
+        self.unreceived.is_some()
+    }
+
+    /// Returns the shortage because of which a control message waits.
+    pub(super) fn lack(&self) -> Option<&Error> {
+        self.unreceived.as_ref()
     }
 
     /// Returns the length of the next message, if it is complete, or within `looks` further checks,
@@ -355,7 +360,7 @@ impl InboundLane {
     pub(super) fn read_notes(&mut self) -> Result<(), ProtocolError> {
         let mut bytes = [0; wire::LONGEST];
         self.more_notes = true;
-        self.unreceived = false;
+        self.unreceived = None;
         for _ in 0..2 * MOST_CHUNKS {
             let received = match socket::receive(&self.socket, &mut bytes) {
                 Ok(Some(received)) => received,
@@ -364,8 +369,8 @@ impl InboundLane {
                     return Ok(());
                 }
                 // This process is out of memory: the message stays queued and is received later.
-                Err(_) => {
-                    self.unreceived = true;
+                Err(lack) => {
+                    self.unreceived = Some(lack);
                     return Ok(());
                 }
             };
@@ -381,8 +386,8 @@ impl InboundLane {
                     Ok(Some(passed)) => self.pass(passed)?,
                     Ok(None) => {}
                     // The message stays queued until this process has the resources to receive it.
-                    Err(_) => {
-                        self.unreceived = true;
+                    Err(lack) => {
+                        self.unreceived = Some(lack);
                         return Ok(());
                     }
                 }

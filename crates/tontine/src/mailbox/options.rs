@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Peer, Result};
-use crate::sys::user;
+use crate::sys::{limits, user};
 
 /// Settings of a [`Mailbox`](super::Mailbox) or a [`Sender`](super::Sender); each end has its own.
 ///
@@ -54,6 +54,8 @@ pub struct Options {
     pub(crate) on_death: OnDeath,
     pub(crate) mode: u32,
     pub(crate) allowed: Allowed,
+    /// Whether the soft limit of descriptors may be raised.
+    pub(crate) raises_limit: bool,
     pub(crate) handshake_timeout: Duration,
     pub(crate) shrink_after: Duration,
     /// `true` for a [`Relay`](super::Relay).
@@ -226,6 +228,7 @@ impl Default for Options {
                 own: rustix::process::geteuid().as_raw(),
                 others: Vec::new(),
             },
+            raises_limit: true,
             handshake_timeout: Duration::from_secs(5),
             shrink_after: Duration::from_millis(50),
             relays: false,
@@ -340,6 +343,19 @@ impl Options {
         self
     }
 
+    /// Sets whether a lack of descriptors raises the process's soft limit of descriptors
+    /// (`RLIMIT_NOFILE`; default `true`).
+    ///
+    /// The limit is doubled as often as a call lacks a descriptor, up to the hard limit. The kernel
+    /// also bounds the descriptors that one user has in flight by the soft limit of the process
+    /// that sends (ETOOMANYREFS). Programs that this process starts afterwards inherit the raised
+    /// limit, unless it is lowered in the child before `exec`; one that uses `select` then cannot
+    /// watch its descriptors above 1,023.
+    pub fn raise_descriptor_limit(mut self, raises: bool) -> Self {
+        self.raises_limit = raises;
+        self
+    }
+
     /// Sets how long a peer may take from connecting to its first control message (default 5 s).
     ///
     /// It is also the maximum time that a connecting sender waits while the receiver has no
@@ -371,6 +387,28 @@ impl Options {
             return bad("mode", self.mode, reason);
         }
         Ok(())
+    }
+
+    /// Runs `call` again for as long as it lacks descriptors and their limit can be raised.
+    ///
+    /// # Errors
+    /// The last error of `call`.
+    pub(super) fn with_descriptors<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match call() {
+                Err(error) if self.relieves(&error) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Raises the limit of descriptors if that is why a call failed. Returns `true` if it was
+    /// raised, so that the call may now succeed.
+    pub(super) fn relieves(&self, error: &Error) -> bool {
+        self.raises_limit
+            && error.is_shortage()
+            && [libc::EMFILE, libc::ETOOMANYREFS].contains(&error.errno())
+            && limits::raise_descriptors()
     }
 
     /// Checks whether the peer's user is allowed.

@@ -64,7 +64,9 @@ impl OutboundLane {
     /// The errors of [`Sender::connect`](super::Sender::connect).
     pub(super) fn connect(address: Address, options: Options) -> Result<Self> {
         let address = address.into_absolute()?;
-        let (socket, pending) = succession::connect(&address, &options, options.handshake_timeout)?;
+        let (socket, pending) = options.with_descriptors(|| {
+            succession::connect(&address, &options, options.handshake_timeout)
+        })?;
         Self::begin(socket, pending, Some(address), options)
     }
 
@@ -82,13 +84,15 @@ impl OutboundLane {
             // A lane without an address has no successor.
             options.on_death = OnDeath::Fail;
         }
-        let life = Life::register()?;
-        quarantine::prepare()?;
-        let (mut growth, writer) = Growth::begin(&options, address.is_some())?;
+        let life = options.with_descriptors(Life::register)?;
+        options.with_descriptors(quarantine::prepare)?;
+        let has_address = address.is_some();
+        let (mut growth, writer) =
+            options.with_descriptors(|| Growth::begin(&options, has_address))?;
         let guard = Guard::here()?;
         let succession = SuccessorSearch::new(address, options.on_death);
         let brought = Introduction { writer: &writer, growth: &growth, life, options: &options };
-        brought.send_hello(&succession, &socket, &mut pending)?;
+        options.with_descriptors(|| brought.send_hello(&succession, &socket, &mut pending))?;
         growth.passed_on();
         let connection = Connection::Pending(pending);
         Ok(Self { writer, guard, socket, connection, growth, succession, options, life })
@@ -307,6 +311,7 @@ impl OutboundLane {
             let options = &self.options;
             match self.connection.hear(&self.socket, &|peer| options.admit(peer)) {
                 Ok(true) => self.note_receiver(),
+                Ok(false) if self.connection.lack().is_some_and(|lack| options.relieves(lack)) => {}
                 Ok(false) => return,
                 Err(reason) => return self.end(reason),
             }
@@ -445,13 +450,23 @@ impl OutboundLane {
         }
     }
 
-    /// Passes a new chunk to the receiver, then publishes that the lane continues in it.
+    /// Passes a new chunk to the receiver, then publishes that the lane continues in it. Returns
+    /// `false` if memory or descriptors are short, as if the cap were reached.
     fn go_on_in(&mut self, log2: u32) -> Result<bool> {
-        let Some((region, descriptor)) = self.growth.make_chunk(log2)? else { return Ok(false) };
+        match self.make_and_pass(log2) {
+            Err(error) if error.is_shortage() => Ok(false),
+            done => done,
+        }
+    }
+
+    fn make_and_pass(&mut self, log2: u32) -> Result<bool> {
+        let options = &self.options;
+        let (region, descriptor) = options.with_descriptors(|| self.growth.make_chunk(log2))?;
         // A dead receiver receives no more chunks: HELLO passes all of them to its successor.
         if let Some(joined) = self.connection.open() {
             let sequence = self.writer.sequence();
-            match joined.pass_chunk(&self.socket, log2, sequence, descriptor.as_fd())? {
+            let pass = || joined.pass_chunk(&self.socket, log2, sequence, descriptor.as_fd());
+            match options.with_descriptors(pass)? {
                 SendResult::Yes => {}
                 SendResult::Full => return Ok(false),
                 SendResult::Gone => {

@@ -75,7 +75,8 @@ impl Options {
     /// The errors of [`Mailbox::bind`], in particular [`Error::AddrInUse`], and
     /// [`Error::InvalidOption`] if a setting is invalid for a mailbox.
     pub fn bind(&self, address: impl Into<Address>) -> Result<Mailbox> {
-        Mailbox::open(Some(address.into()), self.clone())
+        let address = address.into();
+        self.with_descriptors(|| Mailbox::open(Some(address.clone()), self.clone()))
     }
 
     /// Opens a mailbox without an address, with these settings.
@@ -84,7 +85,7 @@ impl Options {
     /// The errors of [`Mailbox::unbound`], and [`Error::InvalidOption`] if a setting is invalid for
     /// a mailbox.
     pub fn unbound(&self) -> Result<Mailbox> {
-        Mailbox::open(None, self.clone())
+        self.with_descriptors(|| Mailbox::open(None, self.clone()))
     }
 }
 
@@ -100,7 +101,7 @@ impl Mailbox {
     ///   socket.
     /// - [`Error::CannotRegister`] if the process has no life and the kernel would not mark the end
     ///   of the thread that would hold it.
-    /// - [`Error::Full`] if the process already has 62 mailboxes.
+    /// - [`Error::Full`] if the process already has 1,024 mailboxes.
     /// - [`Error::SystemAt`] if the folder cannot be used, [`Error::System`] if memory or
     ///   descriptors are short.
     ///

@@ -192,8 +192,13 @@ impl Mailbox {
         if !same_generation(generation, lane.id.generation) {
             return;
         }
-        if let Err(broken) = lane.read_notes() {
-            return self.lanes.remove_broken(slot, broken);
+        loop {
+            if let Err(broken) = lane.read_notes() {
+                return self.lanes.remove_broken(slot, broken);
+            }
+            if !lane.lack().is_some_and(|lack| self.options.relieves(lack)) {
+                break;
+            }
         }
         if lane.ended {
             // Otherwise the set would report the hang-up until the lane is drained.

@@ -52,6 +52,7 @@ pub(super) fn connect(
             // A dead owner's listener still accepts connections if a forked child keeps it open.
             let owner = match socket::owner_pidfd(&socket) {
                 Ok(owner) if !owner.as_ref().is_some_and(pidfd::has_ended) => owner,
+                Err(error) if error.is_shortage() => return Err(error),
                 _ => return Err(Error::NoMailbox { address: address.to_string() }),
             };
             Ok((socket, PendingLane::new(owner, listener, leads_to)))

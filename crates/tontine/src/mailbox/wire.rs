@@ -292,7 +292,7 @@ mod tests {
         let (fences, cap) = (FenceMode::Symmetric, 1 << 40);
         let (handover, position, base, returns_to) = (7, 24, 8, 12);
         let hello = Hello { fences, handover, cap, position, base, returns_to, chunks };
-        let welcome = Welcome { fences: FenceMode::Asymmetric, desk: 61 };
+        let welcome = Welcome { fences: FenceMode::Asymmetric, desk: 1023 };
         let mut most = [0; MOST_CHUNKS];
         most[0] = 12;
         most.iter_mut().skip(1).zip(12..=30).for_each(|(place, log2)| *place = log2);

@@ -2,10 +2,19 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of descriptors to the hard limit. Returns `true` if it has changed.
+/// Smallest soft limit of descriptors after it was raised.
+const LEAST: u64 = 64;
+
+/// Doubles the soft limit of descriptors, up to the hard limit. Returns `true` if it has changed.
+///
+/// The hard limit itself may be 2^30, and programs that close every descriptor below the soft limit
+/// would then take minutes.
 pub(crate) fn raise_descriptors() -> bool {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok()
+    let Some(current) = current else { return false };
+    let raised = current.saturating_mul(2).max(LEAST).min(maximum.unwrap_or(u64::MAX));
+    let limit = Rlimit { current: Some(raised), maximum };
+    raised > current && setrlimit(Resource::Nofile, limit).is_ok()
 }
 
 /// Returns the limit on the size of files (`RLIMIT_FSIZE`) if a file of `bytes` bytes exceeds it.

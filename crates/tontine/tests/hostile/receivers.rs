@@ -105,7 +105,7 @@ fn garbled_welcome_is_protocol_error() {
         ("unsealed", welcome.clone(), vec![page, unsealed.as_fd(), ring]),
         ("a blocking doorbell", welcome.clone(), vec![page, control, pipe.as_fd()]),
         ("a doorbell elsewhere", welcome.clone(), vec![page, control, datagrams.as_fd()]),
-        ("slot 62", raw::note(raw::WELCOME, &[0, 62]), vec![page, control, ring]),
+        ("slot 1024", raw::note(raw::WELCOME, &[0, 1024]), vec![page, control, ring]),
         ("undefined fences", raw::note(raw::WELCOME, &[2, 0]), vec![page, control, ring]),
         ("cut off", welcome[..12].to_vec(), vec![page, control, ring]),
         ("too long", [welcome.as_slice(), &[0; 100]].concat(), vec![page, control, ring]),

@@ -121,7 +121,7 @@ fn drop_after_second_bind_keeps_new_socket() {
     Sender::connect(&place.path).expect("the second socket exists");
 }
 
-/// Regression: a process binds at most 62 mailboxes. The 63rd was refused after its socket had been
+/// Regression: a process binds at most 1,024 mailboxes. The next one was refused after its socket had been
 /// created, and the socket stayed in the folder.
 #[test]
 fn refused_bind_leaves_no_file() {
@@ -130,9 +130,9 @@ fn refused_bind_leaves_no_file() {
     let folder = place.path.parent().expect("a folder");
     let child = fork(|| {
         let _mailboxes: Vec<_> =
-            (0..62).map(|_| Mailbox::unbound().expect("a free address")).collect();
+            (0..1024).map(|_| Mailbox::unbound().expect("a free address")).collect();
         let error = Mailbox::bind(&place.path).expect_err("all are taken");
-        assert_eq!(error, Error::Full { what: "mailboxes", max: 62 });
+        assert_eq!(error, Error::Full { what: "mailboxes", max: 1024 });
     });
     assert_eq!(reap(child), 0);
     assert_eq!(names(folder), Vec::<String>::new());

@@ -364,7 +364,7 @@ fn file_size_limit_is_error_without_signal() {
     let child = bare_fork(|| {
         limit_files(0);
         let error = Mailbox::bind(&place.path).expect_err("no page for its life");
-        assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
+        assert_eq!(error, Error::FileTooLarge { asked: 69_632, limit: 0 });
         let error = heap::shared::Heap::create(1 << 20);
         assert!(matches!(error, Err(heap::HeapError::FileTooLarge { limit: 0, .. })));
     });

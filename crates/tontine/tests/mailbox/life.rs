@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::asleep::has_main_thread_ended;
 use crate::child::{Child, Pipe, eventually};
+use crate::raw;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Signal;
 use tontine::life::{Life, Watch};
@@ -409,15 +410,15 @@ fn process_page_is_writable_only_by_owner() {
     assert_eq!(widened, -1);
 }
 
-/// Creates a sealed memfd of one page that begins with these values.
+/// Creates a sealed memfd of the size of a process page that begins with these values.
 fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("hostile", flags).expect("memfd");
-    let mut bytes = [0_u8; 4096];
+    let mut bytes = vec![0_u8; raw::PROCESS_PAGE];
     bytes[..8].copy_from_slice(magic);
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..16].copy_from_slice(&life.to_le_bytes());
-    assert_eq!(rustix::io::write(&fd, &bytes), Ok(4096));
+    assert_eq!(rustix::io::write(&fd, &bytes), Ok(raw::PROCESS_PAGE));
     let seals = SealFlags::FUTURE_WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&fd, seals).expect("seal");
     fd
@@ -427,15 +428,15 @@ fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
 fn invalid_process_page_is_refused() {
     alone!();
     let errno = |fd: &OwnedFd| Watch::from_fd(fd).map_err(|error| error.errno());
-    let well_formed = page(b"TONTPROC", 2, 64);
+    let well_formed = page(b"TONTPROC", 3, 64);
     assert!(!Watch::from_fd(&well_formed).expect("well-formed").is_alive());
-    assert_eq!(errno(&page(b"TONTLANE", 2, 64)).err(), Some(libc::EPROTO));
+    assert_eq!(errno(&page(b"TONTLANE", 3, 64)).err(), Some(libc::EPROTO));
     assert_eq!(errno(&page(b"TONTPROC", 1, 64)).err(), Some(libc::EPROTONOSUPPORT));
     for life in [0, 60, 65, 126, 128, 4092, 4096, u32::MAX, u32::MAX - 3] {
-        assert_eq!(errno(&page(b"TONTPROC", 2, life)).err(), Some(libc::EPROTO), "{life}");
+        assert_eq!(errno(&page(b"TONTPROC", 3, life)).err(), Some(libc::EPROTO), "{life}");
     }
     for life in [64, 68, 124] {
-        assert!(errno(&page(b"TONTPROC", 2, life)).is_ok(), "{life}");
+        assert!(errno(&page(b"TONTPROC", 3, life)).is_ok(), "{life}");
     }
     let (pipe, _writer) = rustix::pipe::pipe().expect("pipe");
     let error = Watch::from_fd(&pipe).expect_err("a pipe");

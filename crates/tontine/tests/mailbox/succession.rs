@@ -188,7 +188,8 @@ fn sender_short_of_descriptors_continues_once_available() {
     let place = place();
     let path = place.path.clone();
     let child = fork(move || {
-        let options = waiting().handshake_timeout(Duration::from_millis(100));
+        let options =
+            waiting().handshake_timeout(Duration::from_millis(100)).raise_descriptor_limit(false);
         let mut sender = orphan(&path, &options);
         let most = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: most.maximum })

@@ -35,6 +35,9 @@ pub const WANT: u32 = 5;
 pub const ROOM: u32 = 6;
 pub const RETURNED: u32 = 7;
 
+/// Size of a process page.
+pub const PROCESS_PAGE: usize = 69_632;
+
 /// Offset of a chunk's ring.
 pub const RING: usize = 128;
 
@@ -126,9 +129,9 @@ pub fn control(position: u64, granted: u64) -> Memory {
 
 /// Creates a process page whose liveness word, at 64, is `life`.
 pub fn process_page(life: u32) -> Memory {
-    let page = Memory::new(4096);
+    let page = Memory::new(PROCESS_PAGE);
     page.put(0, u64::from_le_bytes(*b"TONTPROC"));
-    page.half(8).store(2, Ordering::Relaxed);
+    page.half(8).store(VERSION, Ordering::Relaxed);
     page.half(12).store(64, Ordering::Relaxed);
     page.half(64).store(life, Ordering::Relaxed);
     page

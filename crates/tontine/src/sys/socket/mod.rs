@@ -56,7 +56,7 @@ const INTERRUPTIONS: usize = 1000;
 pub(crate) enum SendResult {
     /// The message is in the peer's queue.
     Yes,
-    /// The queue is full, or too many descriptors are in flight: a later attempt may succeed.
+    /// The queue is full: a later attempt may succeed.
     Full,
     /// The peer has closed the connection.
     Gone,
@@ -151,7 +151,8 @@ pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
 /// not wait.
 ///
 /// # Errors
-/// [`Error::System`] if `sendmsg` fails for a reason that [`SendResult`] does not cover.
+/// [`Error::System`] if `sendmsg` fails for a reason that [`SendResult`] does not cover, for example
+/// with ETOOMANYREFS if this user has too many descriptors in flight.
 pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<SendResult> {
     assert!(fds.len() <= MOST_DESCRIPTORS, "{} descriptors in one message", fds.len());
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
@@ -166,7 +167,7 @@ pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Resul
         return match rustix::net::sendmsg(&fd, &bytes, &mut control, flags) {
             Ok(_) => Ok(SendResult::Yes),
             Err(Errno::INTR) => continue,
-            Err(Errno::AGAIN | Errno::NOBUFS | Errno::TOOMANYREFS) => Ok(SendResult::Full),
+            Err(Errno::AGAIN | Errno::NOBUFS) => Ok(SendResult::Full),
             Err(Errno::PIPE | Errno::CONNRESET) => Ok(SendResult::Gone),
             Err(errno) => Err(Error::system("sendmsg", errno)),
         };

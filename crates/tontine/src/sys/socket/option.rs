@@ -143,7 +143,8 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
 /// process's if it was reaped. Before 6.16, a reaped owner has no pidfd.
 ///
 /// # Errors
-/// [`Error::System`] with ESRCH if the owner was reaped.
+/// [`Error::System`] with ESRCH if the owner was reaped, or if this process is short of a
+/// descriptor.
 pub(crate) fn owner_pidfd(fd: impl AsFd) -> Result<Option<OwnedFd>> {
     let mut pidfd = -1_i32;
     // SAFETY: the value of SO_PEERPIDFD is an `i32`.
@@ -152,7 +153,7 @@ pub(crate) fn owner_pidfd(fd: impl AsFd) -> Result<Option<OwnedFd>> {
         return Ok(Some(unsafe { OwnedFd::from_raw_fd(pidfd) }));
     }
     match pidfd::open(owner(&fd)?.pid) {
-        Err(error) if error.errno() == libc::ESRCH => Err(error),
+        Err(error) if error.errno() == libc::ESRCH || error.is_shortage() => Err(error),
         opened => Ok(opened.ok()),
     }
 }

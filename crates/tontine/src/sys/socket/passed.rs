@@ -20,8 +20,8 @@ use super::option::{is_doorbell_of, owner, pass_pidfd};
 use super::receive::{MAX_PASSED, RecvmsgResult, SenderCredentials, Take, message, remove};
 use super::{SendResult, pair, send};
 use crate::error::{Error, Result};
+use crate::sys::quarantine;
 use crate::sys::region::{InvalidRegion, PeerRegion};
-use crate::sys::{limits, quarantine};
 
 /// The expected kind of a descriptor in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,21 +173,14 @@ fn look_whole(
     if with_sender {
         pass_pidfd(socket, true);
     }
-    let mut look =
-        || message(socket, bytes, Take::LookWhole).map(|seen| seen.map(ManuallyDrop::new));
-    let is_short = |seen: &RecvmsgResult| seen.truncated && seen.fds.len() < MAX_PASSED;
-    let mut seen = look();
-    if let Ok(Some(first)) = &seen
-        && is_short(first)
-        && limits::raise_descriptors()
-    {
-        seen = look();
-    }
+    let seen = message(socket, bytes, Take::LookWhole).map(|seen| seen.map(ManuallyDrop::new));
     if with_sender {
         pass_pidfd(socket, false);
     }
     match seen? {
-        Some(seen) if is_short(&seen) => Err(Error::system("recvmsg", Errno::MFILE)),
+        Some(seen) if seen.truncated && seen.fds.len() < MAX_PASSED => {
+            Err(Error::system("recvmsg", Errno::MFILE))
+        }
         seen => Ok(seen.filter(|seen| !seen.hung_up)),
     }
 }
