@@ -164,6 +164,16 @@ pub enum Error {
         holder: Option<u32>,
     },
 
+    /// The path of a mailbox no longer leads to it: its socket or its lock file was removed or
+    /// replaced. Senders cannot connect, or another process can become the owner.
+    #[error("{what} at {address} was removed or replaced; close the mailbox and bind it again")]
+    NameLost {
+        /// The address.
+        address: String,
+        /// The lost file.
+        what: &'static str,
+    },
+
     /// No process listens at the address.
     #[error("no process listens at {address}; start the receiver, or retry until it has started")]
     NoMailbox {
@@ -349,6 +359,7 @@ impl Error {
             Self::TooLarge { .. } => libc::EMSGSIZE,
             Self::Forked => libc::ESTALE,
             Self::AddrInUse { .. } => libc::EADDRINUSE,
+            Self::NameLost { .. } => libc::EIDRM,
             Self::NoMailbox { .. } => libc::ECONNREFUSED,
             Self::Denied { .. } => libc::EACCES,
             Self::Refused { .. } => libc::ECONNABORTED,
@@ -461,6 +472,7 @@ mod tests {
             Error::TooLarge { len: 70, max: 64, set_by: None },
             Error::Forked,
             Error::AddrInUse { address: "/run/a".into(), holder: Some(4711) },
+            Error::NameLost { address: "/run/a".into(), what: "its lock file" },
             Error::NoMailbox { address: "@a".into() },
             Error::Denied { peer: PEER, allowed: vec![0] },
             Error::Refused { errno: libc::ENOSPC },
@@ -506,6 +518,7 @@ mod tests {
             "this handle belongs to the process that forked this one; make a new one in the child \
              (first of all its life, by Life::register)",
             "/run/a is in use by pid 4711; wait until its owner ends, or choose another address",
+            "its lock file at /run/a was removed or replaced; close the mailbox and bind it again",
             "no process listens at @a; start the receiver, or retry until it has started",
             "pid 4711 (uid 1000) was refused: expected uid 0; if the connection is intended, \
              allow its uid",

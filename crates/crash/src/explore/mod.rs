@@ -37,7 +37,7 @@ const KILLS_A_PROCESSOR: usize = 4;
 
 /// Number of runs that may diverge from their recording, or be starved, before a point counts as
 /// not explored. The first run goes straight to the point; the others step like the recording.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 10;
 
 /// A request for an exploration.
 #[derive(Clone)]

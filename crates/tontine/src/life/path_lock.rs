@@ -33,17 +33,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::sys::fork::{Guard, PerProcess};
 
-/// Default mode of a new lock file: only its owner may lock it.
+/// Mode of a new lock file: only its owner may lock it.
 const MODE: u32 = 0o600;
 
 /// Maximum number of attempts to acquire a lock. An attempt is repeated if the holder ends before
-/// its pid is queried.
+/// its pid is queried, or if the file is removed meanwhile.
 const ATTEMPTS: usize = 8;
 
 /// The files that this process has locked; empty in a forked child.
@@ -51,8 +51,9 @@ static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 
 /// Exclusive ownership of a path among processes, until the value is dropped or its process ends.
 ///
-/// The lock is on a file next to the path, `PATH.lock`, which remains when the lock is released. A
-/// forked child does not inherit it: dropping the child's copy releases nothing.
+/// The lock is on a file next to the path, `PATH.lock`, which is removed when the value is dropped,
+/// and remains if its process dies. A forked child does not inherit the lock: dropping the child's
+/// copy releases nothing.
 ///
 /// # Examples
 /// ```
@@ -66,14 +67,15 @@ static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 /// assert!(matches!(rival, Error::AddrInUse { holder: Some(_), .. }), "by this process");
 /// drop(lock);
 /// PathLock::acquire(&path)?;
-/// # let _ = std::fs::remove_file(path.with_extension("lock"));
-/// # Ok(())
+/// /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct PathLock {
     /// Closed only by `PathLock::drop`, which leaves the file open in a forked child.
     file: ManuallyDrop<File>,
+    lock_path: PathBuf,
+    is_inherited: bool,
     id: FileId,
     guard: Guard,
 }
@@ -85,24 +87,38 @@ struct FileId {
     inode: u64,
 }
 
+impl FileId {
+    fn of(found: &Statx) -> Self {
+        Self { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino }
+    }
+}
+
 impl PathLock {
     /// Acquires ownership of `path` by locking the file `path` with `.lock` appended, which is
     /// created if it does not exist. Never blocks. Success proves that the last owner has ended.
     ///
     /// # Errors
     /// - [`Error::AddrInUse`] with the holder's pid if a live process (or this one) owns the path.
-    /// - [`Error::InvalidAddress`] if the lock file is not an empty regular file with one name.
+    /// - [`Error::InvalidAddress`] if the lock file is not an empty regular file with one name, or
+    ///   belongs to a user who is neither this process's nor root.
     /// - [`Error::SystemAt`] if the file cannot be opened or locked.
     /// - [`Error::System`] if there is no memory for the process's registry of locks.
     pub fn acquire(path: &Path) -> Result<Self> {
-        Self::acquire_with_mode(path, MODE)
+        let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
+        for _ in 0..ATTEMPTS {
+            let lock = Self::acquire_file(lock_path(path), in_use)?;
+            // The last owner may have removed the file since this process opened it. Then the name
+            // leads to another file, or to none, and the lock excludes nobody.
+            if lock.is_named() {
+                return Ok(lock);
+            }
+        }
+        Err(in_use(None))
     }
 
-    /// Like [`PathLock::acquire`], but creates the lock file with this mode, minus the umask.
-    pub(crate) fn acquire_with_mode(path: &Path, mode: u32) -> Result<Self> {
+    /// Locks the file that the name leads to now.
+    fn acquire_file(lock_path: PathBuf, in_use: impl Fn(Option<u32>) -> Error) -> Result<Self> {
         let guard = Guard::here()?;
-        let lock_path = lock_path(path);
-        let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
         let at = |error: Error| error.at(lock_path.display());
         // This call precedes the lock of the registry, so a silent file system blocks only this
         // call.
@@ -113,7 +129,8 @@ impl PathLock {
         if found.is_some_and(|id| locked.contains(&id)) {
             return Err(in_use(Some(std::process::id())));
         }
-        let file = open(&lock_path, mode).map_err(at)?;
+        let file = open(&lock_path).map_err(at)?;
+        let is_inherited = found.is_some();
         let id = match identify(&file, &lock_path) {
             Ok(id) if !locked.contains(&id) => id,
             refused => {
@@ -127,7 +144,9 @@ impl PathLock {
         for _ in 0..ATTEMPTS {
             if try_lock(&file).map_err(at)? {
                 locked.push(id);
-                return Ok(Self { file: ManuallyDrop::new(file), id, guard });
+                let file = ManuallyDrop::new(file);
+                drop(locked);
+                return Ok(Self { file, lock_path, is_inherited, id, guard });
             }
             if let LockHolder::Live(pid) = holder(&file).map_err(at)? {
                 return Err(in_use(pid));
@@ -137,12 +156,31 @@ impl PathLock {
     }
 }
 
+impl PathLock {
+    /// Returns `true` if the name of the lock file leads to the locked file.
+    pub(crate) fn is_named(&self) -> bool {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+        let found = rustix::fs::statx(CWD, &self.lock_path, flags, StatxFlags::BASIC_STATS);
+        found.is_ok_and(|found| FileId::of(&found) == self.id)
+    }
+
+    /// Returns `true` if the lock file existed before: its last owner has died.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+}
+
 impl Drop for PathLock {
     fn drop(&mut self) {
         // In a forked child, the lock belongs to the parent. If the child has acquired its own lock
         // on the file, closing this descriptor would drop that lock.
         if self.guard.is_forked() {
             return;
+        }
+        // The lock is held until the file is closed: a process that opens the file before it is
+        // removed, and locks it afterwards, finds that the name has changed.
+        if self.is_named() {
+            let _ = std::fs::remove_file(&self.lock_path);
         }
         // `locked` cannot fail: without a registry, no thread of this process could have acquired
         // the lock.
@@ -188,8 +226,9 @@ fn find(path: &Path) -> Result<Option<FileId>> {
     }
 }
 
-/// Identifies a lock file: an empty regular file with one name. Closing a descriptor of any other
-/// file could drop record locks of this process.
+/// Identifies a lock file: an empty regular file with one name, of this process's user or of root.
+/// Closing a descriptor of any other file could drop record locks of this process, and another user
+/// could remove the file while it is locked.
 ///
 /// # Errors
 /// [`Error::InvalidAddress`] for a file of another kind, [`Error::SystemAt`] if `statx` fails.
@@ -198,6 +237,7 @@ fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = rustix::fs::statx(file, c"", flags, StatxFlags::BASIC_STATS)
         .map_err(|errno| Error::system("statx", errno).at(path.display()))?;
+    let own = rustix::process::geteuid().as_raw();
     let reason = match FileType::from_raw_mode(found.stx_mode.into()) {
         FileType::Symlink => {
             return Err(Error::system("open of the lock file", Errno::LOOP).at(path.display()));
@@ -210,9 +250,12 @@ fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
             "expected an empty lock file, found one with content; \
              move it away or choose another path"
         }
+        FileType::RegularFile if ![own, 0].contains(&found.stx_uid) => {
+            "expected a lock file of this user or of root, found another user's; \
+             remove it or choose another path"
+        }
         FileType::RegularFile => {
-            let (major, minor) = (found.stx_dev_major, found.stx_dev_minor);
-            return Ok(FileId { device: (major, minor), inode: found.stx_ino });
+            return Ok(FileId::of(&found));
         }
         _ => {
             "expected a regular file as its lock file, found another kind; \
@@ -222,18 +265,30 @@ fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
     Err(Error::InvalidAddress { address: path.display().to_string(), reason })
 }
 
-/// Opens a lock file, close-on-exec like every file that the standard library opens. Follows no
-/// symbolic link and does not wait for the other end of a FIFO.
-fn open(path: &Path, mode: u32) -> Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(mode)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
-        .map_err(|error| Error::io("open of the lock file", &error))
+/// Opens a lock file, or creates it, close-on-exec like every file that the standard library opens.
+/// Follows no symbolic link and does not wait for the other end of a FIFO.
+fn open(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(MODE);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let named = |error: io::Error| Error::io("open of the lock file", &error);
+    for _ in 0..ATTEMPTS {
+        match options.clone().create_new(true).open(path) {
+            // The umask may have removed a permission that the next owner needs.
+            Ok(new) => {
+                rustix::fs::fchmod(&new, Mode::from_raw_mode(MODE))
+                    .map_err(|errno| Error::system("fchmod of the lock file", errno))?;
+                return Ok(new);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(named(error)),
+        }
+        match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened.map_err(named),
+        }
+    }
+    Err(Error::system("open of the lock file", Errno::STALE))
 }
 
 /// Returns `true` if this process holds the lock now.

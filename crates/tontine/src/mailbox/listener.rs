@@ -7,9 +7,7 @@
 //! rings may stay queued. Neighbours: [`super::service`] processes the events,
 //! [`super::handshake`] makes lanes from pending connections.
 
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
@@ -18,13 +16,13 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-use super::address::{Address, AddressKind, SocketId, file_id};
+use super::address::{Address, AddressKind};
+use super::bound_path::BoundPath;
 use super::wire::{ControlMessage, DecodeError};
 use crate::error::{Error, Peer, Result};
-use crate::life::PathLock;
 use crate::sys::fork::Guard;
 use crate::sys::quarantine;
-use crate::sys::socket::{self, PassedMessage, PeerSocket, SocketPath};
+use crate::sys::socket::{self, PassedMessage, PeerSocket};
 
 /// Maximum number of accepted connections without `HELLO`; one more drops the oldest.
 const MAX_SILENT_CONNECTIONS: usize = 64;
@@ -153,9 +151,7 @@ pub(super) struct Listener {
     /// Created early, because no descriptor may be left for a timer when work is deferred.
     timer: OwnedFd,
     timer_runs: bool,
-    /// The listener's path and socket file. Removed on drop; the path lock is released after that.
-    bound: Option<(PathBuf, SocketId)>,
-    _lock: Option<PathLock>,
+    bound: Option<BoundPath>,
     connections: Vec<PendingConnection>,
     next_number: u32,
     wait_number: u64,
@@ -183,7 +179,6 @@ impl Listener {
             timer,
             timer_runs: false,
             bound: None,
-            _lock: None,
             connections: Vec::new(),
             next_number: 0,
             wait_number: 1,
@@ -199,14 +194,9 @@ impl Listener {
                 door.listener = Some(listener);
             }
             Some(AddressKind::Path(path)) => {
-                // The path is checked first, so that no lock file is created for a path that is
-                // invalid for a socket.
-                SocketPath::new(path)?;
-                door._lock = Some(PathLock::acquire(path)?);
-                let (listener, file) =
-                    take_over(path, mode).map_err(|error| error.at(path.display()))?;
+                let (listener, bound) = BoundPath::bind(path, mode, BACKLOG)?;
                 door.listener = Some(listener);
-                door.bound = Some((path.clone(), file));
+                door.bound = Some(bound);
             }
         }
         if let Some(listener) = &door.listener {
@@ -505,17 +495,21 @@ impl Listener {
         Some(deadline.saturating_sub(longest).saturating_add(Duration::from_millis(1)))
     }
 
-    /// Removes the name and closes the listener, so that no process can connect any more.
+    /// Returns an error, once, if the mailbox's path no longer leads here.
+    pub(super) fn look_at_names(&mut self) -> Option<Error> {
+        self.bound.as_mut()?.look()
+    }
+
+    /// Removes the names and closes the listener, so that no process can connect any more.
     pub(super) fn close(&mut self) {
-        if let Some((path, file)) = self.bound.take()
-            // While the listener is open, no other file has its inode.
-            && std::fs::symlink_metadata(&path).is_ok_and(|found| file_id(&found) == file)
-        {
-            let _ = std::fs::remove_file(path);
+        let bound = self.bound.take();
+        if let Some(bound) = &bound {
+            bound.unlink();
         }
         if let Some(listener) = self.listener.take() {
             socket::close_listener(listener);
         }
+        drop(bound);
         self.connections.clear();
     }
 }
@@ -527,47 +521,4 @@ impl Drop for Listener {
             self.close();
         }
     }
-}
-
-/// Listens at `path`, whose lock the caller holds, and replaces a dead owner's socket.
-///
-/// The new socket is bound under a temporary name and listens before it is renamed over the old
-/// one, so that the path always leads to a socket.
-fn take_over(path: &Path, mode: u32) -> Result<(OwnedFd, SocketId)> {
-    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-    let address = || path.display().to_string();
-    match std::fs::symlink_metadata(path) {
-        Ok(there) if !there.file_type().is_socket() => {
-            let reason = "expected a socket or nothing at this path, found another file; remove it \
-                       or choose another path";
-            return Err(Error::InvalidAddress { address: address(), reason });
-        }
-        _ => {}
-    }
-    let temporary = SocketPath::temporary(path)?;
-    let new = temporary.as_path();
-    // The path lock proves that the process that made a file with this name has ended.
-    match std::fs::remove_file(new) {
-        Err(error) if error.kind() == ErrorKind::IsADirectory => {
-            let reason = "`bind` makes its socket under this name first, and found a folder; \
-                          remove it or choose another path";
-            return Err(Error::InvalidAddress { address: temporary.display().to_string(), reason });
-        }
-        // If the file cannot be removed, `bind` fails and returns the reason.
-        _ => {}
-    }
-    let listener = socket::seqpacket()?;
-    socket::bind_path(&listener, &temporary)?;
-    let named = (|| {
-        let file = std::fs::symlink_metadata(new).map_err(|error| Error::io("lstat", &error))?;
-        let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(new, permissions).map_err(|error| Error::io("chmod", &error))?;
-        socket::listen(&listener, BACKLOG)?;
-        std::fs::rename(new, path).map_err(|error| Error::io("rename", &error))?;
-        Ok(file_id(&file))
-    })();
-    if named.is_err() {
-        let _ = std::fs::remove_file(new);
-    }
-    named.map(|file| (listener, file))
 }

@@ -68,6 +68,7 @@ mod account;
 mod address;
 #[cfg(feature = "tokio")]
 mod asynchronous;
+mod bound_path;
 mod connection;
 mod fast_path;
 mod growth;

@@ -99,6 +99,9 @@ impl Mailbox {
         // Precedes the drains: a sender that rings after a drain then finds that the wait is over.
         self.desk.sleeping().store(0, Ordering::Relaxed);
         let mut again = false;
+        if let Some(lost) = self.door.look_at_names() {
+            self.lanes.fault(lost);
+        }
         for about in events? {
             match about {
                 EventSource::Listener => self.accept()?,

@@ -2,11 +2,15 @@
 
 #![allow(unsafe_code, reason = "fork")]
 
-use crate::common;
+use crate::{common, raw};
 use std::env::set_current_dir;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::common::{AMPLE, Signal, fork, kill, place, reap, signal, sleep_indefinitely, until};
+use rustix::net::{SocketAddrUnix, SocketType};
 use tontine::Error;
 use tontine::mailbox::{Address, Mailbox, OnDeath, Options, Sender};
 
@@ -45,7 +49,7 @@ fn relative_mailbox_dropped_after_chdir_removes_own_socket() {
     assert_eq!(reap(child), 0);
     assert_eq!(names(&two), ["jobs"]);
     assert_eq!(std::fs::read(two.join("jobs")).expect("read"), b"another program's");
-    assert_eq!(names(&one), ["jobs.lock"]);
+    assert_eq!(names(&one), Vec::<String>::new());
 }
 
 /// Regression: a sender connected through a relative path, changed its folder and waited for its
@@ -100,7 +104,7 @@ fn long_folder_path_works_relative_and_absolute() {
         assert!(matches!(error, Error::AddrInUse { .. }), "{error}");
     });
     assert_eq!(reap(child), 0);
-    assert_eq!(names(&folder), ["jobs.lock"]);
+    assert_eq!(names(&folder), Vec::<String>::new());
     let error = Sender::connect(folder.join("jobs")).expect_err("no socket");
     let address = folder.join("jobs").display().to_string();
     assert_eq!(error, Error::NoMailbox { address });
@@ -121,8 +125,129 @@ fn drop_after_second_bind_keeps_new_socket() {
     Sender::connect(&place.path).expect("the second socket exists");
 }
 
-/// Regression: a process binds at most 1,024 mailboxes. The next one was refused after its socket had been
-/// created, and the socket stayed in the folder.
+/// Regression: `bind` replaced the live socket of another program, and removed the path at its end.
+#[test]
+fn live_socket_of_another_program_is_not_replaced() {
+    alone!();
+    let place = place();
+    for kind in [SocketType::STREAM, SocketType::DGRAM, SocketType::SEQPACKET] {
+        let socket = raw::unbound(kind);
+        let name = SocketAddrUnix::new(&place.path).expect("a path");
+        rustix::net::bind(&socket, &name).expect("binds");
+        if kind != SocketType::DGRAM {
+            rustix::net::listen(&socket, 1).expect("listens");
+        }
+        // A queue that is full tells nothing.
+        for _ in 0..3 {
+            let error = Mailbox::bind(&place.path).expect_err("another program listens");
+            let refused = matches!(error, Error::AddrInUse { .. } | Error::InvalidAddress { .. });
+            assert!(refused, "{kind:?}: {error}");
+            assert_eq!(names(place.path.parent().expect("a folder")), ["mailbox"]);
+        }
+        drop(socket);
+        drop(Mailbox::bind(&place.path).expect("no process listens any more"));
+        assert_eq!(names(place.path.parent().expect("a folder")), Vec::<String>::new());
+    }
+}
+
+/// A program that listened at the path, not an owner, has ended, and a child that it forked holds
+/// its listener. Then the path is free. Until then the error names the program.
+#[test]
+fn path_of_dead_program_is_free_though_child_holds_listener() {
+    alone!();
+    let place = place();
+    let (made, make) = std::io::pipe().expect("a pipe");
+    let program = fork(|| {
+        let _listener = raw::listen(&place.path);
+        let child = fork(sleep_indefinitely);
+        (&make).write_all(&child.to_ne_bytes()).expect("notified");
+        sleep_indefinitely();
+    });
+    let mut child = [0; 4];
+    (&made).read_exact(&mut child).expect("notified");
+    let error = Mailbox::bind(&place.path).expect_err("the program lives");
+    let holder = Some(program.cast_unsigned());
+    let address = place.path.display().to_string();
+    assert_eq!(error, Error::AddrInUse { address, holder });
+    kill(program);
+    let bound = Mailbox::bind(&place.path);
+    // SAFETY: the child was forked by the program, and this test alone ends it.
+    unsafe { libc::kill(i32::from_ne_bytes(child), libc::SIGKILL) };
+    bound.expect("the program has ended");
+}
+
+/// Regression: if a cleaner of old files removed `PATH.lock` alone, a second owner bound the path
+/// while the first lived. The first owner reports that the name is lost.
+#[test]
+fn removed_lock_file_admits_no_second_owner_and_is_reported() {
+    alone!();
+    let place = place();
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let lock = place.path.with_file_name("mailbox.lock");
+    std::fs::remove_file(&lock).expect("removed");
+    let error = Mailbox::bind(&place.path).expect_err("the first owner lives");
+    let holder = Some(std::process::id());
+    let address = place.path.display().to_string();
+    assert_eq!(error, Error::AddrInUse { address: address.clone(), holder });
+    let reported = |mailbox: &mut Mailbox, what: &'static str| {
+        let mut found = Vec::new();
+        until("the loss is reported", || {
+            assert_eq!(
+                mailbox.recv_timeout(Duration::from_millis(20)).err(),
+                Some(Error::TimedOut)
+            );
+            found = mailbox.take_errors();
+            // The second `bind` has looked at the listener, and its connection has ended.
+            !found.is_empty()
+        });
+        assert_eq!(found, [Error::NameLost { address: address.clone(), what }]);
+    };
+    reported(&mut mailbox, "its lock file");
+    drop(mailbox);
+    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    std::fs::remove_file(&place.path).expect("removed");
+    reported(&mut mailbox, "its socket");
+}
+
+/// Regression: `bind` set the mode of `PATH.tmp` by its name. A user who could write to the folder
+/// put a symbolic link there in between, and a file of the owner became readable for all.
+#[test]
+fn mode_is_exact_and_reaches_no_other_file() {
+    alone!();
+    let place = place();
+    let mode = |path: &Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    let secret = place.path.with_file_name("secret");
+    std::fs::write(&secret, b"secret").expect("written");
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).expect("set");
+    let child = fork(|| {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        for exact in [0o600, 0o666, 0o640] {
+            let mailbox = Options::new().mode(exact).bind(&place.path).expect("binds");
+            assert_eq!(mode(&place.path), exact);
+            drop(mailbox);
+        }
+    });
+    assert_eq!(reap(child), 0);
+    // A rival exchanges the temporary file for a link, over and over.
+    let (temporary, link) =
+        (place.path.with_file_name("mailbox.tmp"), place.path.with_file_name("link"));
+    let rival = fork(|| {
+        loop {
+            let _ = std::os::unix::fs::symlink(&secret, &link);
+            let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
+            let _ = rustix::fs::renameat_with(cwd, &link, cwd, &temporary, flags);
+        }
+    });
+    for _ in 0..300 {
+        let _ = std::fs::remove_file(&place.path);
+        drop(Options::new().mode(0o666).bind(&place.path));
+        assert_eq!(mode(&secret), 0o600);
+    }
+    kill(rival);
+}
+
+/// Regression: a process binds at most 1,024 mailboxes. The next one was refused after its socket
+/// had been created, and the socket stayed in the folder.
 #[test]
 fn refused_bind_leaves_no_file() {
     alone!();

@@ -438,12 +438,14 @@ fn lock_file_and_refusal_have_documented_names() {
         panic!("the address has a living owner");
     };
     assert_eq!(address, place.path.display().to_string());
-    drop(mailbox);
     let folder = place.path.parent().expect("a folder");
-    let names: Vec<_> = std::fs::read_dir(folder)
-        .expect("readable")
-        .flatten()
-        .map(|file| file.file_name())
-        .collect();
-    assert_eq!(names, ["mailbox.lock"]);
+    let names = || {
+        let files = std::fs::read_dir(folder).expect("readable").flatten();
+        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["mailbox", "mailbox.lock"]);
+    drop(mailbox);
+    assert_eq!(names(), Vec::<&str>::new());
 }

@@ -95,9 +95,8 @@ fn failed_call_during_bind_is_named_and_leaves_nothing() {
         lack(libc::SYS_socket, libc::ENOMEM, "socket"),
         lack(libc::SYS_bind, libc::ENOSPC, "bind"),
         lack(libc::SYS_listen, libc::ENOMEM, "listen"),
+        lack(libc::SYS_fchmod, libc::ENOSPC, "fchmod"),
         // The C library of AArch64 makes other calls.
-        #[cfg(target_arch = "x86_64")]
-        lack(libc::SYS_chmod, libc::ENOSPC, "chmod"),
         #[cfg(target_arch = "x86_64")]
         lack(libc::SYS_rename, libc::ENOSPC, "rename"),
     ];
@@ -107,7 +106,7 @@ fn failed_call_during_bind_is_named_and_leaves_nothing() {
         let before = open_descriptors();
         let error = lack.during(|| Mailbox::bind(&place.path).expect_err(lack.name));
         lack.is_named_by(&error);
-        let of_a_file = ["bind", "listen", "chmod", "rename", "open of the lock file"];
+        let of_a_file = ["bind", "listen", "fchmod", "rename", "open of the lock file"];
         if of_a_file.contains(&lack.name) {
             assert!(error.to_string().contains(&*folder.to_string_lossy()), "{error}");
         }

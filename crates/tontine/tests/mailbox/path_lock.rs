@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code, reason = "exec and bare closes in forked children")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ fn path_lock_cannot_be_acquired_twice_by_process() {
     let mut child =
         Child::fork(|_| drop(PathLock::acquire(scratch.path()).expect("free when dropped")));
     assert_eq!(child.wait(), 0);
-    assert!(scratch.lock().exists(), "the lock file is never unlinked");
+    assert!(!scratch.lock().exists(), "the last owner removes the lock file");
 }
 
 #[test]
@@ -127,30 +128,90 @@ fn path_lock_copy_dropped_in_child_does_not_release_lock() {
     let scratch = Scratch::new("lock-copy");
     let lock = PathLock::acquire(scratch.path()).expect("lock");
     let (inherited, path) = (&lock, &scratch);
-    let mut child = Child::fork(|pipe| {
+    let mut early = Child::fork(|_| {
         // SAFETY: the copy is the child's own, and is dropped once in the child.
         drop(unsafe { std::ptr::read(inherited) });
         assert_eq!(holder(path), Some(parent()));
-        pipe.send_byte(1);
-        // The parent releases the lock and the child acquires it. Dropping the inherited copy must
-        // not release the child's lock.
+    });
+    assert_eq!(early.wait(), 0);
+    // The parent releases the lock and the child acquires it. Dropping the inherited copy then must
+    // not release the child's lock.
+    let mut late = Child::fork(|pipe| {
         pipe.receive_byte();
         let own = PathLock::acquire(path.path()).expect("a free lock");
-        // SAFETY: as above: the second copy simulates a late drop.
+        // SAFETY: as above.
         drop(unsafe { std::ptr::read(inherited) });
-        pipe.send_byte(2);
+        pipe.send_byte(1);
         pipe.receive_byte();
         drop(own);
     });
-    assert_eq!(child.pipe.receive_byte(), 1);
     drop(lock);
-    child.pipe.send_byte(1);
-    assert_eq!(child.pipe.receive_byte(), 2);
-    let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
+    late.pipe.send_byte(1);
+    assert_eq!(late.pipe.receive_byte(), 1);
+    let pid = late.pid().as_raw_nonzero().get().cast_unsigned();
     assert_eq!(holder(&scratch), Some(pid), "the child's lock outlives the inherited copy");
-    child.pipe.send_byte(1);
-    assert_eq!(child.wait(), 0);
+    late.pipe.send_byte(1);
+    assert_eq!(late.wait(), 0);
     drop(PathLock::acquire(scratch.path()).expect("a free lock"));
+}
+
+/// Regression: another user made the lock file beforehand, and could remove it while it was locked,
+/// so that a second owner could live beside the first.
+#[test]
+fn lock_file_of_another_user_is_refused() {
+    alone!();
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can make another user's file");
+    }
+    let scratch = Scratch::new("lock-owner");
+    std::fs::write(scratch.lock(), b"").expect("made");
+    std::os::unix::fs::chown(scratch.lock(), Some(3002), None).expect("given away");
+    let refused = PathLock::acquire(scratch.path()).expect_err("another user's");
+    assert!(refused.to_string().contains("of this user or of root"), "{refused}");
+    assert!(scratch.lock().exists(), "the file is not this process's to remove");
+}
+
+/// Regression: under umask 0277 a lock file was not readable for its own user, whose next process
+/// could not lock it.
+#[test]
+fn umask_does_not_take_lock_file_from_its_user() {
+    alone!();
+    let scratch = Scratch::new("lock-umask");
+    let mut child = Child::fork(|_| {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o277));
+        let lock = PathLock::acquire(scratch.path()).expect("lock");
+        let mode = std::fs::metadata(scratch.lock()).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(lock);
+    });
+    assert_eq!(child.wait(), 0);
+}
+
+/// A process opens the lock file, and the owner removes it before the process locks it. The process
+/// then locks the file that the name leads to, so that there is one owner in each round.
+#[test]
+fn removed_lock_file_excludes_nobody() {
+    alone!();
+    let scratch = Scratch::new("lock-removed");
+    let log = tempfile::tempdir().expect("a folder");
+    let rounds = |_: &Pipe| {
+        for _ in 0..300 {
+            let lock = loop {
+                match PathLock::acquire(scratch.path()) {
+                    Ok(lock) => break lock,
+                    Err(error) => assert!(matches!(error, Error::AddrInUse { .. }), "{error}"),
+                }
+            };
+            // Only the owner makes and removes this file.
+            let owned = log.path().join("owned");
+            std::fs::File::create_new(&owned).expect("a second owner lives");
+            std::fs::remove_file(&owned).expect("removed");
+            drop(lock);
+        }
+    };
+    let mut children: Vec<_> = (0..3).map(|_| Child::fork(rounds)).collect();
+    children.iter_mut().for_each(|child| assert_eq!(child.wait(), 0));
+    assert!(!scratch.lock().exists());
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn lack_of_descriptors_raises_limit_of_both_ends() {
         // All connections wait at first, with the descriptors that they have passed.
         hear(&mut told);
         for _ in 0..SENDERS {
-            mailbox.recv_timeout(AMPLE).expect("a message");
+            assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"x");
         }
         assert_eq!((mailbox.sender_count(), mailbox.take_errors()), (SENDERS, vec![]));
     });

@@ -168,7 +168,11 @@ pub fn chunk_note(log2: u32, sequence: u64) -> Vec<u8> {
 }
 
 pub fn socket() -> OwnedFd {
-    let kind = SocketType::SEQPACKET;
+    unbound(SocketType::SEQPACKET)
+}
+
+/// Returns a Unix socket of this type without a name.
+pub fn unbound(kind: SocketType) -> OwnedFd {
     rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).expect("socket")
 }
 

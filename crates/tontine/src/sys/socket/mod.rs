@@ -26,6 +26,7 @@ use rustix::net::{
 use crate::error::{Error, Result};
 
 mod close;
+mod occupant;
 mod option;
 mod passed;
 mod path;
@@ -34,6 +35,7 @@ mod receive;
 mod tests;
 
 pub(crate) use close::{PeerSocket, close_listener};
+pub(crate) use occupant::{ListenerProcess, Occupant, occupant, set_mode, set_mode_of_file};
 pub(crate) use option::{
     check_connected, owner, owner_pidfd, pass_credentials, pass_credentials_to_reader,
     refuse_descriptors,
