@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
@@ -107,12 +108,18 @@ impl Drop for StatusSocket {
     }
 }
 
-/// Removes the socket at the path, if there is one.
+/// Removes the socket at the path, if there is one at which no process listens.
 fn remove_socket(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
 
     match fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
+        Ok(found) if found.file_type().is_socket() => match connect_at_once(path) {
+            Err(Errno::CONNREFUSED) => fs::remove_file(path),
+            _ => Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another program may listen there; end it, or name another `status`",
+            )),
+        },
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
             "expected a socket or no file, found another file; remove it, or name another `status`",
@@ -120,6 +127,13 @@ fn remove_socket(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Connects to the socket at the path, unless its queue is full.
+fn connect_at_once(path: &Path) -> rustix::io::Result<()> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 fn listen_at(path: &Path) -> rustix::io::Result<UnixListener> {

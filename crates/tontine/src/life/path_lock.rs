@@ -108,7 +108,7 @@ impl PathLock {
         for _ in 0..ATTEMPTS {
             let lock = Self::acquire_file(lock_path(path), in_use)?;
             // The last owner may have removed the file since this process opened it. Then the name
-            // leads to another file, or to none, and the lock excludes nobody.
+            // leads to another file, or to none, and the lock excludes no process.
             if lock.is_named() {
                 return Ok(lock);
             }

@@ -136,8 +136,8 @@ impl LifePage {
     }
 
     pub(super) fn layout(&self) -> &Layout {
-        // SAFETY: the mapping is at least as large as the layout, aligned to a page, and exists as long as
-        // `self` does; all fields are atomics, cells or unused.
+        // SAFETY: the mapping is at least as large as the layout, aligned to a page, and exists as
+        // long as `self` does; all fields are atomics, cells or unused.
         unsafe { self.region.base().cast().as_ref() }
     }
 

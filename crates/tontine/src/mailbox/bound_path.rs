@@ -4,8 +4,8 @@
 //! The path lock keeps other owners away, and a question to the kernel keeps other programs'
 //! sockets: a socket is replaced only if no process listens at it, or if the process that called
 //! `listen` has ended, although a child that it forked may hold the listener. An owner binds its
-//! socket under a temporary name, by which its listener is recognised. A program that binds the path
-//! between that question and the rename is not noticed.
+//! socket under a temporary name, by which its listener is recognised. A program that binds the
+//! path between that question and the rename is not noticed.
 //!
 //! A user who may write to the folder can exchange every name. So no call follows a symbolic link,
 //! and the mode is set without a name.
@@ -143,7 +143,7 @@ fn refuse_occupied(path: &Path, lock: &PathLock) -> Result<()> {
         Err(_) => return Ok(()),
     }
     let process = match socket::occupant(path)? {
-        Occupant::Nobody => return Ok(()),
+        Occupant::Vacant => return Ok(()),
         // The last owner did not remove its lock file, which this process has locked. So it has
         // ended, and at most a child that it forked holds its listener.
         Occupant::Owner(_) | Occupant::Unknown if lock.is_inherited() => return Ok(()),

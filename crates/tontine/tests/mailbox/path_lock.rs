@@ -156,7 +156,7 @@ fn path_lock_copy_dropped_in_child_does_not_release_lock() {
 }
 
 /// Regression: another user made the lock file beforehand, and could remove it while it was locked,
-/// so that a second owner could live beside the first.
+/// so that there could be two live owners.
 #[test]
 fn lock_file_of_another_user_is_refused() {
     alone!();
@@ -190,7 +190,7 @@ fn umask_does_not_take_lock_file_from_its_user() {
 /// A process opens the lock file, and the owner removes it before the process locks it. The process
 /// then locks the file that the name leads to, so that there is one owner in each round.
 #[test]
-fn removed_lock_file_excludes_nobody() {
+fn removed_lock_file_has_no_owner() {
     alone!();
     let scratch = Scratch::new("lock-removed");
     let log = tempfile::tempdir().expect("a folder");

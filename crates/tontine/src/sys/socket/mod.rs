@@ -153,8 +153,8 @@ pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
 /// not wait.
 ///
 /// # Errors
-/// [`Error::System`] if `sendmsg` fails for a reason that [`SendResult`] does not cover, for example
-/// with ETOOMANYREFS if this user has too many descriptors in flight.
+/// [`Error::System`] if `sendmsg` fails for a reason that [`SendResult`] does not cover: for
+/// example with ETOOMANYREFS, if this user has too many descriptors in flight.
 pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<SendResult> {
     assert!(fds.len() <= MOST_DESCRIPTORS, "{} descriptors in one message", fds.len());
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];

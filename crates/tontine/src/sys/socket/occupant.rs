@@ -25,7 +25,7 @@ const FCHMODAT2: libc::c_long = 452;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occupant {
     /// No process listens.
-    Nobody,
+    Vacant,
     /// A listener that was bound under another name than an owner's.
     Program(ListenerProcess),
     /// A listener that was bound under the name of [`SocketPath::temporary`], as an owner does.
@@ -58,7 +58,7 @@ pub(crate) fn occupant(path: &Path) -> Result<Occupant> {
         .map_err(|errno| Error::system("sockaddr_un", errno))?;
     match rustix::io::retry_on_intr(|| rustix::net::connect(&probe, &address)) {
         Ok(()) => {}
-        Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(Occupant::Nobody),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(Occupant::Vacant),
         // A process holds a socket of another type.
         Err(Errno::PROTOTYPE) => return Ok(Occupant::Program(ListenerProcess::Live(None))),
         Err(_) => return Ok(Occupant::Unknown),
