@@ -1,8 +1,9 @@
 //! The words of a process page that show senders whether a receiver sleeps: [`MailboxSlot`].
 //!
 //! A page has 1,024 slots, one for each mailbox of the process. Private memory records which slots
-//! are in use, since no peer needs this information. Neighbours: [`super::Life::desk`] returns a slot,
-//! [`super::Watch::sleeping`] reads a peer's slot. The mailbox defines the meaning of the word.
+//! are in use, since no peer needs this information. Neighbours: [`super::Life::desk`] returns a
+//! slot, [`super::Watch::sleeping`] reads a peer's slot. The mailbox defines the meaning of the
+//! word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -198,6 +198,11 @@ impl Lanes {
         if self.busy.len() > 1 { 1 } else { LOOKS_AT_ONE }
     }
 
+    /// Returns the number of passes, at least 1, that make about this number of checks of a lane.
+    pub(super) fn passes_of(&self, checks: u32) -> u32 {
+        (checks / self.looks().max(self.busy.len() as u32)).max(1)
+    }
+
     /// Spins for a short time on the lane whose turn it is.
     #[inline(always)]
     pub(super) fn wait_for_turn(&mut self) {
