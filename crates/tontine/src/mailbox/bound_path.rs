@@ -11,7 +11,6 @@
 //! and the mode is set without a name.
 
 use std::io::ErrorKind;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use std::time::{Duration, Instant};
 use super::address::{SocketId, file_id};
 use crate::error::{Error, Result};
 use crate::life::PathLock;
-use crate::sys::socket::{self, ListenerProcess, Occupant, SocketPath};
+use crate::sys::socket::{self, ListenerProcess, ListenerSocket, Occupant, SocketPath};
 
 /// Interval between two comparisons of the names with the files.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -46,7 +45,7 @@ impl BoundPath {
     /// [`Error::AddrInUse`] if a live process owns the path or listens there,
     /// [`Error::InvalidAddress`] if the path is invalid or leads to another kind of file, or
     /// [`Error::SystemAt`].
-    pub(super) fn bind(path: &Path, mode: u32, backlog: i32) -> Result<(OwnedFd, Self)> {
+    pub(super) fn bind(path: &Path, mode: u32, backlog: i32) -> Result<(ListenerSocket, Self)> {
         // The path is checked first, so that no lock file is created for a path that is invalid for
         // a socket.
         SocketPath::new(path)?;
@@ -90,7 +89,12 @@ impl BoundPath {
 }
 
 /// Listens at `path`, whose lock the caller holds.
-fn take_over(path: &Path, mode: u32, backlog: i32, lock: &PathLock) -> Result<(OwnedFd, SocketId)> {
+fn take_over(
+    path: &Path,
+    mode: u32,
+    backlog: i32,
+    lock: &PathLock,
+) -> Result<(ListenerSocket, SocketId)> {
     refuse_occupied(path, lock)?;
     let temporary = SocketPath::temporary(path)?;
     let new = temporary.as_path();
@@ -104,7 +108,7 @@ fn take_over(path: &Path, mode: u32, backlog: i32, lock: &PathLock) -> Result<(O
         // If the file cannot be removed, `bind` fails and returns the reason.
         _ => {}
     }
-    let listener = socket::seqpacket()?;
+    let listener = ListenerSocket::new()?;
     socket::set_mode(&listener, mode)?;
     socket::bind_path(&listener, &temporary)?;
     let named = (|| {

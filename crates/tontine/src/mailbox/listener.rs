@@ -22,7 +22,7 @@ use super::wire::{ControlMessage, DecodeError};
 use crate::error::{Error, Peer, Result};
 use crate::sys::fork::Guard;
 use crate::sys::quarantine;
-use crate::sys::socket::{self, PassedMessage, PeerSocket};
+use crate::sys::socket::{self, ListenerSocket, PassedMessage, PeerSocket};
 
 /// Maximum number of accepted connections without `HELLO`; one more drops the oldest.
 const MAX_SILENT_CONNECTIONS: usize = 64;
@@ -145,7 +145,7 @@ impl PendingConnection {
 /// The listener, pending connections and epoll set of one mailbox.
 pub(super) struct Listener {
     set: OwnedFd,
-    listener: Option<OwnedFd>,
+    listener: Option<ListenerSocket>,
     /// `true` while accepting connections is deferred.
     is_paused: bool,
     /// Created early, because no descriptor may be left for a timer when work is deferred.
@@ -189,7 +189,7 @@ impl Listener {
         match address.map(|address| &address.0) {
             None => return Ok(door),
             Some(AddressKind::Abstract(name)) => {
-                let listener = socket::seqpacket()?;
+                let listener = ListenerSocket::new()?;
                 socket::bind_abstract(&listener, name)?;
                 door.listener = Some(listener);
             }
@@ -506,9 +506,7 @@ impl Listener {
         if let Some(bound) = &bound {
             bound.unlink();
         }
-        if let Some(listener) = self.listener.take() {
-            socket::close_listener(listener);
-        }
+        self.listener = None;
         drop(bound);
         self.connections.clear();
     }

@@ -9,7 +9,9 @@
 //!   shares memory with the process, so every thread can use the memory that it maps.
 //! - The kernel copies at least the first 64 entries of the table. The thread cannot close the
 //!   copies immediately, since that would flush the program's own files. They are closed when the
-//!   thread ends, before the descriptors of peers.
+//!   thread ends, before the descriptors of peers: until then, a file, lock or port that the program
+//!   closes stays in use. Copies of this library's listeners are closed at once, so that an address
+//!   is free when its mailbox is closed ([`make_listener`]).
 //! - The thread borrows the process's own sockets over a datagram socket that accepts messages only
 //!   from this process's [`Loan`].
 //! - The thread closes no descriptor itself: its table is closed when it ends. The kernel then lets
@@ -22,7 +24,7 @@
 #![allow(unsafe_code, reason = "close_range, and a message with an address")]
 
 use std::mem::{ManuallyDrop, MaybeUninit};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,6 +73,8 @@ struct Quarantine {
     closing: Vec<Closing>,
     /// Descriptors of this process that wait for a thread to close them.
     waiting: Vec<OwnedFd>,
+    /// The numbers of this process's listeners.
+    listeners: Vec<RawFd>,
 }
 
 /// Makes the socket that this process needs for all threads, so that a later close cannot fail for
@@ -242,6 +246,30 @@ impl<T> Serving<T> {
             self.0.when(|stage| matches!(stage, ThreadStage::Released).then_some(()));
         }
     }
+}
+
+/// Makes a listener. No thread keeps a copy of it once [`close_listener`] has closed it.
+///
+/// # Errors
+/// The error of `make`, or [`Error::System`] without memory.
+pub(crate) fn make_listener(make: impl FnOnce() -> Result<OwnedFd>) -> Result<OwnedFd> {
+    let mut quarantine = quarantine()?;
+    let listener = make()?;
+    quarantine.listeners.push(listener.as_raw_fd());
+    Ok(listener)
+}
+
+/// Closes a listener: immediately if it `is_empty`, otherwise on a new thread, because connections
+/// are left in its queue.
+pub(crate) fn close_listener(listener: OwnedFd, is_empty: bool) {
+    // A thread that has copied the listener has closed its copy before it released this lock.
+    let Ok(mut quarantine) = quarantine() else { return };
+    quarantine.listeners.retain(|&number| number != listener.as_raw_fd());
+    if is_empty {
+        return drop(listener);
+    }
+    drop(quarantine);
+    close([listener]);
 }
 
 /// Closes descriptors of this process on a new thread, which is their last holder. Does not wait
@@ -419,6 +447,8 @@ impl LentTable {
         let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
         // If the table is too small for the copies, they are closed, although that flushes files.
         let first = if is_small { 0 } else { COPIED };
+        // Until the copies of the listeners are closed, no listener is made or closed.
+        let quarantine = quarantine()?;
         // SAFETY: the call takes three integers. The other threads' table is unchanged; this thread
         // uses none of its descriptors.
         let done = unsafe {
@@ -427,6 +457,11 @@ impl LentTable {
         if done != 0 {
             return Err(Error::last("close_range(CLOSE_RANGE_UNSHARE)"));
         }
+        for &number in quarantine.listeners.iter().filter(|number| number.cast_unsigned() < first) {
+            // SAFETY: the number is an entry of this thread's own table, which nothing else uses.
+            unsafe { libc::close(number) };
+        }
+        drop(quarantine);
         let (socket, name) = named_socket_to(lender)?;
         let table = Self { socket: ManuallyDrop::new(socket), name };
         // The kernel closes the entries of a table in the order of their numbers. Peers'

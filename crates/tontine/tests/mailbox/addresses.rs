@@ -7,6 +7,7 @@ use std::env::set_current_dir;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use crate::common::{AMPLE, Signal, fork, kill, place, reap, signal, sleep_indefinitely, until};
@@ -123,6 +124,28 @@ fn drop_after_second_bind_keeps_new_socket() {
     let _second = Mailbox::bind(&place.path).expect("binds, as there is no lock any more");
     drop(first);
     Sender::connect(&place.path).expect("the second socket exists");
+}
+
+/// Regression: the thread that received a HELLO had a copy of each listener of its process. After
+/// `close`, the address was in use until the thread had ended.
+#[test]
+fn abstract_name_is_free_when_mailbox_is_closed() {
+    alone!();
+    let name = |number: u32| format!("@tontine-closed-{}-{number}", std::process::id());
+    // Several mailboxes of this process accept lanes at the same time.
+    thread::scope(|threads| {
+        for number in 0..4 {
+            threads.spawn(move || {
+                for _ in 0..200 {
+                    let mut mailbox = Mailbox::bind(name(number).as_str()).expect("a free name");
+                    let mut sender = Sender::connect(name(number).as_str()).expect("connects");
+                    sender.send(b"x").expect("sent");
+                    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"x");
+                    drop(mailbox);
+                }
+            });
+        }
+    });
 }
 
 /// Regression: `bind` replaced the live socket of another program, and removed the path at its end.

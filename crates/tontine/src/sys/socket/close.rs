@@ -1,4 +1,4 @@
-//! Closing sockets that a peer can fill: [`PeerSocket`], [`close_listener`].
+//! Closing sockets that a peer can fill: [`PeerSocket`], [`ListenerSocket`].
 //!
 //! A Unix socket holds the descriptors of unreceived messages, and its last close makes the kernel
 //! drop them: an inotify instance takes 13 ms, an epoll set with 15,000 entries 22 ms, a memfd 0.3
@@ -20,7 +20,7 @@ use rustix::net::sockopt;
 use rustix::net::{Shutdown, SocketType};
 
 use super::receive::receive;
-use super::{accept, option};
+use super::{accept, option, seqpacket};
 use crate::error::Result;
 use crate::sys::fork::Guard;
 use crate::sys::quarantine;
@@ -89,20 +89,57 @@ impl Drop for PeerSocket {
     }
 }
 
-/// Closes a listener of this process, and each unaccepted connection, which has a queue too.
-pub(crate) fn close_listener(listener: OwnedFd) {
-    // The kernel now refuses connections.
-    let _ = rustix::net::shutdown(&listener, Shutdown::Both);
+/// A listener of this process. Dropping it closes each unaccepted connection too, which has a queue,
+/// and frees its name, unless a child that the program forked holds a copy.
+#[derive(Debug)]
+pub(crate) struct ListenerSocket {
+    fd: ManuallyDrop<OwnedFd>,
+    guard: Guard,
+}
+
+impl ListenerSocket {
+    /// Returns a socket that has no name yet.
+    ///
+    /// # Errors
+    /// [`crate::Error::System`] if the kernel refuses a socket, or without memory.
+    pub(crate) fn new() -> Result<Self> {
+        let guard = Guard::here()?;
+        Ok(Self { fd: ManuallyDrop::new(quarantine::make_listener(seqpacket)?), guard })
+    }
+}
+
+impl AsFd for ListenerSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for ListenerSocket {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is taken once, and not used afterwards.
+        let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
+        if self.guard.is_forked() {
+            return;
+        }
+        // The kernel now refuses connections.
+        let _ = rustix::net::shutdown(&fd, Shutdown::Both);
+        let is_empty = has_no_connection(&fd);
+        quarantine::close_listener(fd, is_empty);
+    }
+}
+
+/// Closes the unaccepted connections of a listener that is shut down. Returns `true` if none is
+/// left.
+fn has_no_connection(listener: &OwnedFd) -> bool {
     for _ in 0..MAX_PENDING {
-        match accept(&listener) {
+        match accept(listener) {
             Ok(Some(connection)) => drop(PeerSocket::new(connection)),
-            Ok(None) => return,
-            // The listener is shut down and has no connection left.
-            Err(error) if error.errno() == libc::EINVAL => return,
-            Err(_) => break,
+            Ok(None) => return true,
+            // The listener is shut down and has no connection left, or it never listened.
+            Err(error) => return error.errno() == libc::EINVAL,
         }
     }
-    quarantine::close([listener]);
+    false
 }
 
 /// Receives the messages without descriptors from a socket that is shut down. Returns `true` if the

@@ -34,7 +34,7 @@ mod receive;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use close::{PeerSocket, close_listener};
+pub(crate) use close::{ListenerSocket, PeerSocket};
 pub(crate) use occupant::{ListenerProcess, Occupant, occupant, set_mode, set_mode_of_file};
 pub(crate) use option::{
     check_connected, owner, owner_pidfd, pass_credentials, pass_credentials_to_reader,
