@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::{AMPLE, fork, place, reap, until};
 use crate::raw::fuse::Mount;
 use crate::raw::hello;
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::mailbox::{Mailbox, Options, Sender};
 use tontine::{Error, Peer};
@@ -119,8 +120,23 @@ fn passed_fuse_files_do_not_block_receiver() {
         let (descriptors, tasks) = (open_descriptors(), threads());
         says.write_all(&[1]).expect("notified");
         let mut refused = 0;
+        let own = path.with_extension("own");
         while !is_readable(&over) {
+            // A file that the program closes is soon closed in the threads' tables too, although
+            // the peer's files block the threads.
+            let lock = || {
+                let file = std::fs::File::create(&own).expect("a file");
+                flock(&file, FlockOperation::NonBlockingLockExclusive).map(|()| file)
+            };
+            let mut locked = lock();
+            until("the program's own lock is released", || {
+                if locked.is_err() {
+                    locked = lock();
+                }
+                locked.is_ok()
+            });
             longest = longest.max(serve_honest(&mut mailbox, &mut sender));
+            drop(locked);
             let faults = mailbox.take_errors();
             // While files occupy eight threads, a connection waits for a free thread, and is
             // temporarily refused.

@@ -89,8 +89,8 @@ impl Drop for PeerSocket {
     }
 }
 
-/// A listener of this process. Dropping it closes each unaccepted connection too, which has a queue,
-/// and frees its name, unless a child that the program forked holds a copy.
+/// A listener of this process. Dropping it closes each unaccepted connection, which has a queue
+/// too, and frees its name, unless a child that the program forked holds a copy.
 #[derive(Debug)]
 pub(crate) struct ListenerSocket {
     fd: ManuallyDrop<OwnedFd>,

@@ -9,9 +9,9 @@
 //!   shares memory with the process, so every thread can use the memory that it maps.
 //! - The kernel copies at least the first 64 entries of the table. The thread cannot close the
 //!   copies immediately, since that would flush the program's own files. They are closed when the
-//!   thread ends, before the descriptors of peers: until then, a file, lock or port that the program
-//!   closes stays in use. Copies of this library's listeners are closed at once, so that an address
-//!   is free when its mailbox is closed ([`make_listener`]).
+//!   thread ends, before the descriptors of peers: until then, what the program closes (a file, a
+//!   lock, a port) stays in use. Copies of this library's listeners are closed at once, so that an
+//!   address is free when its mailbox is closed ([`make_listener`]).
 //! - The thread borrows the process's own sockets over a datagram socket that accepts messages only
 //!   from this process's [`Loan`].
 //! - The thread closes no descriptor itself: its table is closed when it ends. The kernel then lets
@@ -21,26 +21,23 @@
 //! Neighbours: [`super::socket`] receives descriptors and closes connections through this module.
 //! Limits: the caller waits for the thread's report, so `work` must not wait for a peer.
 
-#![allow(unsafe_code, reason = "close_range, and a message with an address")]
+#![allow(unsafe_code, reason = "a signal to a thread")]
 
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use rustix::net::sockopt;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
-};
-use rustix::process::{Resource, getrlimit};
-use rustix::thread::{Pid, gettid};
+use rustix::io::{Errno, IoSlice};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix};
+use rustix::thread::Pid;
 
+use self::table::{LentTable, named_socket};
 use super::fork::PerProcess;
-use super::random::bind_random;
 use super::thread;
 use crate::error::{Error, Result};
+
+mod table;
 
 /// Number of threads blocked by one user's files at which that user's connections start to wait.
 const MAX_HELD_BY_USER: usize = 8;
@@ -424,123 +421,6 @@ impl Loan {
         .map(drop)
         .map_err(|errno| Error::system("sendmsg", errno))
     }
-}
-
-/// The thread's table, with the socket over which it borrows descriptors.
-struct LentTable {
-    socket: ManuallyDrop<OwnedFd>,
-    name: SocketAddrUnix,
-}
-
-/// Minimum number of entries that the kernel copies, even if the call requests fewer.
-const COPIED: u32 = 64;
-
-/// Number of entries that a table needs in addition to the copies: the thread's own entries, and
-/// the entries of one message.
-const MIN_ROOM: u64 = MAX_LENT as u64 + 4;
-
-impl LentTable {
-    /// Gives the calling thread its own table, and a socket that accepts messages only from the
-    /// socket named `lender`.
-    fn new(lender: &SocketAddrUnix) -> Result<Self> {
-        let limit = getrlimit(Resource::Nofile).current;
-        let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
-        // If the table is too small for the copies, they are closed, although that flushes files.
-        let first = if is_small { 0 } else { COPIED };
-        // Until the copies of the listeners are closed, no listener is made or closed.
-        let quarantine = quarantine()?;
-        // SAFETY: the call takes three integers. The other threads' table is unchanged; this thread
-        // uses none of its descriptors.
-        let done = unsafe {
-            libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_UNSHARE)
-        };
-        if done != 0 {
-            return Err(Error::last("close_range(CLOSE_RANGE_UNSHARE)"));
-        }
-        for &number in quarantine.listeners.iter().filter(|number| number.cast_unsigned() < first) {
-            // SAFETY: the number is an entry of this thread's own table, which nothing else uses.
-            unsafe { libc::close(number) };
-        }
-        drop(quarantine);
-        let (socket, name) = named_socket_to(lender)?;
-        let table = Self { socket: ManuallyDrop::new(socket), name };
-        // The kernel closes the entries of a table in the order of their numbers. Peers'
-        // descriptors must come after the program's own, because a close that never returns keeps
-        // all later entries open.
-        for _ in 0..first {
-            let copy = rustix::io::fcntl_dupfd_cloexec(&*table.socket, 0)
-                .map_err(|errno| Error::system("fcntl(F_DUPFD_CLOEXEC)", errno))?;
-            if ManuallyDrop::new(copy).as_raw_fd().cast_unsigned() >= COPIED {
-                break;
-            }
-        }
-        Ok(table)
-    }
-
-    /// Returns the socket's name and the thread that holds the socket.
-    fn address(&self) -> (SocketAddrUnix, Pid) {
-        (self.name.clone(), gettid())
-    }
-
-    /// Receives the descriptors that the process lends.
-    fn borrow(&self) -> Result<Vec<OwnedFd>> {
-        let system = |errno| Error::system("recvmsg", errno);
-        let mut room =
-            [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(MAX_LENT))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
-        let mut bytes = [0; 8];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = rustix::io::retry_on_intr(|| {
-            let parts = &mut [IoSliceMut::new(&mut bytes)];
-            rustix::net::recvmsg(&*self.socket, parts, &mut control, flags)
-        })
-        .map_err(system)?;
-        let (mut lent, mut is_ours) = (ManuallyDrop::new(Vec::new()), false);
-        for message in control.drain() {
-            match message {
-                RecvAncillaryMessage::ScmRights(fds) => lent.extend(fds),
-                RecvAncillaryMessage::ScmCredentials(from) => {
-                    is_ours = from.pid == rustix::process::getpid();
-                }
-                _ => {}
-            }
-        }
-        // In another network namespace the name may belong to another process.
-        if !is_ours {
-            return Err(system(Errno::PERM));
-        }
-        // The soft limit of descriptors applies to this table too.
-        if received.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
-            return Err(system(Errno::MFILE));
-        }
-        Ok(ManuallyDrop::into_inner(lent))
-    }
-}
-
-/// Returns a datagram socket with a random name.
-fn named_socket() -> Result<(OwnedFd, SocketAddrUnix)> {
-    let socket = datagram_socket()?;
-    let name = bind_random(&socket)?;
-    Ok((socket, name))
-}
-
-/// Like [`named_socket`], but connects the socket first: the kernel then refuses messages from any
-/// other socket.
-fn named_socket_to(peer: &SocketAddrUnix) -> Result<(OwnedFd, SocketAddrUnix)> {
-    let socket = datagram_socket()?;
-    rustix::net::connect(&socket, peer).map_err(|errno| Error::system("connect", errno))?;
-    // Set the option before the socket has a name, so that each message carries its sender's
-    // credentials, but after the connection, for which the kernel would choose a name.
-    sockopt::set_socket_passcred(&socket, true)
-        .map_err(|errno| Error::system("setsockopt(SO_PASSCRED)", errno))?;
-    let name = bind_random(&socket)?;
-    Ok((socket, name))
-}
-
-fn datagram_socket() -> Result<OwnedFd> {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
-    rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)
-        .map_err(|errno| Error::system("socket", errno))
 }
 
 #[cfg(test)]
