@@ -40,17 +40,16 @@ impl StopRequest {
         Ok(Self { readable, awaited: Vec::new() })
     }
 
-    /// Creates a request that arrives with SIGINT, SIGTERM or SIGHUP. An ignored SIGHUP stays
-    /// ignored, because under nohup(1) the program should outlive its terminal.
+    /// Creates a request that arrives with SIGINT, SIGTERM or SIGHUP. A signal that is ignored
+    /// stays ignored: under nohup(1) the program should outlive its terminal, and a shell ignores
+    /// SIGINT for the programs that a script starts in the background.
     ///
     /// # Errors
     /// Returns an error if the system has no descriptor left or refuses a handler.
     pub fn on_signals() -> io::Result<Self> {
         let mut stop = Self::never()?;
-        let hangs_up = !is_ignored(Signal::HUP);
-        let signals =
-            [Signal::INT, Signal::TERM].into_iter().chain(hangs_up.then_some(Signal::HUP));
-        for signal in signals {
+        let signals = [Signal::INT, Signal::TERM, Signal::HUP];
+        for signal in signals.into_iter().filter(|&signal| !is_ignored(signal)) {
             let awaited = AwaitedSignal::new(signal)?;
             let event = epoll::EventData::new_u64(0);
             epoll::add(&stop.readable, &awaited.wake, event, epoll::EventFlags::IN)?;

@@ -29,6 +29,10 @@ const NOT_REGISTERED: Error = Error::CannotRegister {
     reason: "expected a list of robust mutexes, registered by the C library, and found none, as in \
              a process or thread made by a bare clone; make it by fork, or by pthread_create",
 };
+const NO_ROBUST_LISTS: Error = Error::CannotRegister {
+    reason: "expected a kernel that marks the locks of dead threads (get_robust_list), and found \
+             none, as in qemu-user; run the program on a kernel, or in a virtual machine",
+};
 const NOT_LISTED: Error = Error::CannotRegister {
     reason: "expected the mutex that it locked in its list of robust mutexes and did not find it; \
              use a C library that keeps this list, such as glibc or musl",
@@ -68,7 +72,10 @@ pub fn own() -> Result<*const Head> {
     let code =
         unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
     if code != 0 {
-        return Err(Error::last("get_robust_list"));
+        return Err(match Error::last("get_robust_list") {
+            error if error.errno() == libc::ENOSYS => NO_ROBUST_LISTS,
+            error => error,
+        });
     }
     if head.is_null() || length != size_of::<Head>() { Err(NOT_REGISTERED) } else { Ok(head) }
 }

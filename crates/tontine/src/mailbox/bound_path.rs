@@ -120,7 +120,14 @@ fn take_over(
             file = lstat()?;
         }
         socket::listen(&listener, backlog)?;
-        std::fs::rename(new, path).map_err(|error| Error::io("rename", &error))?;
+        std::fs::rename(new, path).map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => Error::InvalidAddress {
+                address: path.display().to_string(),
+                reason: "it is a mount point, over which no socket can be renamed; unmount it, or \
+                         choose another path",
+            },
+            _ => Error::io("rename", &error),
+        })?;
         Ok(file_id(&file))
     })();
     if named.is_err() {

@@ -177,7 +177,8 @@ impl SenderWait {
             }
             now = Instant::now();
         }
-        Err(Error::TimedOut)
+        // The wait may have been for a resource that this process needs to read `WELCOME`.
+        Err(lane.connection.lack().cloned().unwrap_or(Error::TimedOut))
     }
 }
 

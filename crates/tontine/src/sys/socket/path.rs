@@ -103,6 +103,8 @@ fn refusal(path: &Path) -> Option<&'static str> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.is_empty() {
         Some("it is empty; expected a path, or a name that begins with @")
+    } else if bytes.ends_with(b"/") {
+        Some("it ends with a slash; expected the path of a socket; add a name")
     } else if bytes.contains(&0) {
         Some("it contains a zero byte; remove that byte")
     } else if fits(path) {

@@ -14,6 +14,10 @@ use std::io;
 
 use rustix::io::Errno;
 
+use self::text::{ExpectedUsers, HeldBy, LengthRemedy, RefusalRemedy, Shown};
+
+mod text;
+
 /// The result of a fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -132,9 +136,8 @@ pub enum Error {
 
     /// A message exceeds the maximum that the lane's cap allows, and can never be sent.
     #[error(
-        "a message of {len} bytes exceeds the lane's maximum of {max} bytes, a cap set by {}; \
-         split the message, or raise that cap (the other end's counts too)",
-        SetBy(*.set_by)
+        "a message of {len} bytes exceeds the lane's maximum of {max} bytes, {}",
+        LengthRemedy(*.max, *.set_by)
     )]
     TooLarge {
         /// Length of the message in bytes.
@@ -154,7 +157,8 @@ pub enum Error {
 
     /// The address has a live owner.
     #[error(
-        "{address} is in use by {}; wait until its owner ends, or choose another address",
+        "{} is in use by {}; wait until its owner ends, or choose another address",
+        Shown(.address),
         HeldBy(*.holder)
     )]
     AddrInUse {
@@ -166,7 +170,10 @@ pub enum Error {
 
     /// The path of a mailbox no longer leads to it: its socket or its lock file was removed or
     /// replaced. Senders cannot connect, or another process can become the owner.
-    #[error("{what} at {address} was removed or replaced; close the mailbox and bind it again")]
+    #[error(
+        "{what} at {} was removed or replaced; close the mailbox and bind it again",
+        Shown(.address)
+    )]
     NameLost {
         /// The address.
         address: String,
@@ -175,7 +182,10 @@ pub enum Error {
     },
 
     /// No process listens at the address.
-    #[error("no process listens at {address}; start the receiver, or retry until it has started")]
+    #[error(
+        "no process listens at {}; start the receiver, or retry until it has started",
+        Shown(.address)
+    )]
     NoMailbox {
         /// The address.
         address: String,
@@ -234,7 +244,7 @@ pub enum Error {
     },
 
     /// No mailbox can have this address.
-    #[error("{address} is not a valid address: {reason}")]
+    #[error("{} is not a valid address: {reason}", Shown(.address))]
     InvalidAddress {
         /// The address.
         address: String,
@@ -291,7 +301,7 @@ pub enum Error {
     },
 
     /// A system call about a known file or address failed.
-    #[error("{call} failed at {address}: {}", io::Error::from_raw_os_error(*.errno))]
+    #[error("{call} failed at {}: {}", Shown(.address), io::Error::from_raw_os_error(*.errno))]
     SystemAt {
         /// The call.
         call: &'static str,
@@ -301,6 +311,9 @@ pub enum Error {
         errno: i32,
     },
 }
+
+/// Length in bytes of the longest message that a lane with the largest chunks carries.
+pub(crate) const LONGEST_MESSAGE: u64 = 536_870_832;
 
 /// Returns `true` if the number means a shortage of descriptors or memory, which may be temporary.
 /// ENOBUFS is excluded: a mailbox returns it when it has reached its maximum of lanes or of memory.
@@ -381,73 +394,6 @@ impl Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         Self::new(Self::from_raw_os_error(error.errno()).kind(), error)
-    }
-}
-
-/// Displays the owner of an address: "pid 4711", if the pid is known.
-struct HeldBy(Option<u32>);
-
-impl fmt::Display for HeldBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(pid) => write!(f, "pid {pid}"),
-            None => f.write_str("a process whose id is not known here"),
-        }
-    }
-}
-
-/// Displays the end whose cap applies: "pid 4711 (uid 1000)", or "this end".
-struct SetBy(Option<Peer>);
-
-impl fmt::Display for SetBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(peer) => peer.fmt(f),
-            None => f.write_str("this end"),
-        }
-    }
-}
-
-/// Displays the advice after a refusal with this error number.
-struct RefusalRemedy(i32);
-
-impl fmt::Display for RefusalRemedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            libc::ENOBUFS => f.write_str(
-                "; the mailbox has all the lanes or all the memory that it may have: close other \
-                 lanes, or raise its limits",
-            ),
-            errno if is_lack(errno) => f.write_str(
-                "; its process is short of this resource at present: connect again later",
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Displays why a process with this uid was refused: ": expected uid 0 or 1000", or that the other
-/// end did not name the users it allows, or that the uid is not one user's.
-struct ExpectedUsers<'a>(u32, &'a [u32]);
-
-impl fmt::Display for ExpectedUsers<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.1.contains(&self.0) {
-            return f.write_str(
-                ": this uid stands for every user that this process's user namespace does not map; \
-                 run as another user, or allow this uid",
-            );
-        }
-        if self.1.is_empty() {
-            return f.write_str(
-                " by the other end, which allows other users; have it allow this uid, or connect \
-                 as a user that it allows",
-            );
-        }
-        for (place, uid) in self.1.iter().enumerate() {
-            write!(f, "{}{uid}", if place == 0 { ": expected uid " } else { " or " })?;
-        }
-        f.write_str("; if the connection is intended, allow its uid")
     }
 }
 
@@ -544,6 +490,11 @@ mod tests {
         assert!(text.starts_with("/run/a is in use by a process whose id is not known"), "{text}");
         let text = Error::TooLarge { len: 70, max: 64, set_by: Some(PEER) }.to_string();
         assert!(text.contains("a cap set by pid 4711 (uid 1000); split"), "{text}");
+        let max = LONGEST_MESSAGE;
+        let text = Error::TooLarge { len: max + 1, max, set_by: None }.to_string();
+        assert!(text.ends_with("the longest that any lane carries; split the message"), "{text}");
+        let text = Error::NoMailbox { address: "/a\u{1b}[2J\n".into() }.to_string();
+        assert!(text.starts_with("no process listens at /a\\u{1b}[2J\\n; "), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![0, 7] }.to_string();
         assert!(text.contains("refused: expected uid 0 or 7;"), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![1000] }.to_string();

@@ -1,0 +1,99 @@
+//! Parts of the texts of errors: each type displays one.
+
+use std::fmt::{self, Write as _};
+
+use super::{LONGEST_MESSAGE, Peer, is_lack};
+
+/// Displays the owner of an address: "pid 4711", if the pid is known.
+pub(super) struct HeldBy(pub(super) Option<u32>);
+
+impl fmt::Display for HeldBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(pid) => write!(f, "pid {pid}"),
+            None => f.write_str("a process whose id is not known here"),
+        }
+    }
+}
+
+/// Displays an address, with control characters escaped, which could change a terminal.
+pub(super) struct Shown<'a>(pub(super) &'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|one| {
+            if one.is_control() { write!(f, "{}", one.escape_default()) } else { f.write_char(one) }
+        })
+    }
+}
+
+/// Displays why a message may not be longer than this maximum, and what to do.
+pub(super) struct LengthRemedy(pub(super) u64, pub(super) Option<Peer>);
+
+impl fmt::Display for LengthRemedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 >= LONGEST_MESSAGE {
+            return f.write_str("the longest that any lane carries; split the message");
+        }
+        write!(
+            f,
+            "a cap set by {}; split the message, or raise that cap (the other end's counts too)",
+            SetBy(self.1)
+        )
+    }
+}
+
+/// Displays the end whose cap applies: "pid 4711 (uid 1000)", or "this end".
+pub(super) struct SetBy(pub(super) Option<Peer>);
+
+impl fmt::Display for SetBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(peer) => peer.fmt(f),
+            None => f.write_str("this end"),
+        }
+    }
+}
+
+/// Displays the advice after a refusal with this error number.
+pub(super) struct RefusalRemedy(pub(super) i32);
+
+impl fmt::Display for RefusalRemedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            libc::ENOBUFS => f.write_str(
+                "; the mailbox has all the lanes or all the memory that it may have: close other \
+                 lanes, or raise its limits",
+            ),
+            errno if is_lack(errno) => f.write_str(
+                "; its process is short of this resource at present: connect again later",
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Displays why a process with this uid was refused: ": expected uid 0 or 1000", or that the other
+/// end did not name the users it allows, or that the uid is not one user's.
+pub(super) struct ExpectedUsers<'a>(pub(super) u32, pub(super) &'a [u32]);
+
+impl fmt::Display for ExpectedUsers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.1.contains(&self.0) {
+            return f.write_str(
+                ": this uid stands for every user that this process's user namespace does not map; \
+                 run as another user, or allow this uid",
+            );
+        }
+        if self.1.is_empty() {
+            return f.write_str(
+                " by the other end, which allows other users; have it allow this uid, or connect \
+                 as a user that it allows",
+            );
+        }
+        for (place, uid) in self.1.iter().enumerate() {
+            write!(f, "{}{uid}", if place == 0 { ": expected uid " } else { " or " })?;
+        }
+        f.write_str("; if the connection is intended, allow its uid")
+    }
+}
