@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::wire::{ControlMessage, FenceMode, MOST_CHUNKS, most_chunks_passed};
 use super::{Message, SenderId, wire};
@@ -71,6 +71,11 @@ pub(super) struct InboundLane {
     pub(super) wants: u64,
     /// Time since which the lane has been empty, with a chunk larger than its first.
     pub(super) idle_since: Option<Instant>,
+    /// `true` if the sender has returned memory and the lane has not grown since.
+    is_shrunk: bool,
+    /// Number of times, at most [`MAX_REGROWTHS`], that the lane has grown again after it returned
+    /// memory.
+    regrowths: u32,
     /// `true` if the sender was asked to return memory.
     asked_back: bool,
     /// `true` if the sender has reported the return, which is complete once the receiver reaches
@@ -130,6 +135,8 @@ impl InboundLane {
             broken: None,
             wants: 0,
             idle_since: None,
+            is_shrunk: false,
+            regrowths: 0,
             asked_back: false,
             returned: false,
             first_size,
@@ -236,6 +243,9 @@ impl InboundLane {
             ));
         }
         drop(self.reader.follow(region, log2));
+        if self.reader.size() > self.first_size && std::mem::take(&mut self.is_shrunk) {
+            self.regrowths = (self.regrowths + 1).min(MAX_REGROWTHS);
+        }
         self.first_size = self.first_size.min(self.reader.size());
         self.idle_since = None;
         // All earlier messages are acknowledged, because `look` is called only in that state.
@@ -453,6 +463,7 @@ impl InboundLane {
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;
+        self.is_shrunk = true;
         let granted = self.granted.min(size as u64 + self.spare);
         self.control.grant(granted);
         self.control.give_back(false);
@@ -460,10 +471,15 @@ impl InboundLane {
         self.notify_space();
     }
 
-    /// Asks the sender of a lane that has been empty since `before` to return a chunk that is
-    /// larger than the first and, if other lanes request memory, the unused part of its grant above
+    /// Asks the sender of a lane that has been empty for `after` to return a chunk that is larger
+    /// than the first and, if other lanes request memory, the unused part of its grant above
     /// `share`. Returns `true` if a later call may have something to request.
-    pub(super) fn ask_back(&mut self, now: Instant, before: Instant, share: Option<u64>) -> bool {
+    ///
+    /// A lane whose large messages come rarely would make its large chunk again for each of them.
+    /// So each return that was in vain doubles the time, unless other lanes request memory.
+    pub(super) fn ask_back(&mut self, now: Instant, after: Duration, share: Option<u64>) -> bool {
+        let doublings = if share.is_some() { 0 } else { self.regrowths };
+        let after = after.saturating_mul(1 << doublings);
         if let Some(share) = share {
             self.spare = self.spare.min(share);
         }
@@ -474,7 +490,7 @@ impl InboundLane {
             return false;
         }
         match self.idle_since {
-            Some(since) if since <= before => {
+            Some(since) if now - since >= after => {
                 self.control.give_back(true);
                 self.asked_back = true;
                 self.idle_since = None;
@@ -510,6 +526,10 @@ impl InboundLane {
         let _ = socket::send(&self.socket, &wire::write(ControlMessage::Room), &[]);
     }
 }
+
+/// Maximum number of doublings of the time for which a lane must be empty before its memory is
+/// requested back.
+const MAX_REGROWTHS: u32 = 6;
 
 const STRANGE_NOTE: ProtocolError =
     ProtocolError("expected CHUNK, WANT or RETURNED in turn, found another message");

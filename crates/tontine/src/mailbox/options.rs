@@ -368,6 +368,9 @@ impl Options {
 
     /// Sets how long a lane must stay empty before the sender returns its large chunk to the kernel
     /// (default 50 ms).
+    ///
+    /// The time doubles each time that the lane grows again after it has returned memory, up to 64
+    /// times this time, unless other lanes request memory.
     pub fn shrink_after(mut self, idle: Duration) -> Self {
         self.shrink_after = idle;
         self

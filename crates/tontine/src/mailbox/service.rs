@@ -61,7 +61,7 @@ impl Mailbox {
         let (mut later, mut wanting) = (self.give_up_copy(now, before), Vec::new());
         let wanted = self.lanes.wanted.then(|| self.share());
         for lane in self.lanes.all() {
-            later |= lane.ask_back(now, before, wanted);
+            later |= lane.ask_back(now, after, wanted);
             if lane.wants > 0 {
                 wanting.push(lane.id.slot);
             }

@@ -7,7 +7,7 @@ use crate::raw;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{Place, fork, kill, place, reap, sleep_indefinitely, until};
 use rustix::fs::{Mode, OFlags};
@@ -256,6 +256,32 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
         assert_eq!(mailbox.take_errors(), []);
     }
     shrunk
+}
+
+/// Regression: a lane whose large messages came rarely made its chunk again for each of them, which
+/// took 43 ms for frames of 8 MiB. Each return in vain doubles the time until the next one.
+#[test]
+fn lane_that_grows_again_keeps_its_chunk_longer() {
+    alone!();
+    const AFTER: Duration = Duration::from_millis(4);
+    let child = fork(|| {
+        let place = place();
+        let mut mailbox = Options::new().shrink_after(AFTER).bind(&place.path).expect("binds");
+        let mut sender = Options::new().connect(&place.path).expect("connects");
+        let inherited = mapped();
+        for returns in 0..5 {
+            cross(&mut mailbox, &mut sender, &[7; 200_000]);
+            let received = Instant::now();
+            until("the lane returns its chunk", || {
+                sender.service().expect("alive");
+                assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
+                mapped().saturating_sub(inherited) <= 4 * 4096
+            });
+            let kept = received.elapsed();
+            assert!(kept >= AFTER * (1 << returns), "return {returns} after {kept:?}");
+        }
+    });
+    assert_eq!(reap(child), 0);
 }
 
 /// Memory that an honest receiver releases is available to the lane again. The lane grows and
