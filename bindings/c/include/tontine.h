@@ -25,6 +25,7 @@
  *     EMSGSIZE         the message exceeds the lane's cap, or your buffer (then it is kept)
  *     ECONNREFUSED     no process has a mailbox at the address
  *     EADDRINUSE       the address has a live owner
+ *     EIDRM            the path of the mailbox or its lock file was removed or replaced
  *     EACCES           the other end runs as a user that is not allowed
  *     ECONNABORTED     the mailbox refused the lane
  *     EPROTO           the other end broke the protocol; only its own lane is closed
