@@ -11,9 +11,12 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A timeout that no wait of a test reaches.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the command under test.
+/// Returns the command under test. SIGINT has its default effect: otherwise it could be ignored,
+/// because a shell ignores it for its background jobs.
 pub(crate) fn tontine() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_tontine"))
+    let mut command = Command::new("/usr/bin/env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tontine")]);
+    command
 }
 
 /// Converts output into text.

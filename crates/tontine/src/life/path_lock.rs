@@ -18,9 +18,12 @@
 //! refused before it is opened: a user who may write to the folder could have linked a database
 //! there.
 //!
-//! The file is never unlinked: otherwise, two processes could hold locks on two files with the same
-//! name. Neighbours: the mailbox's listener acquires the lock of its address before it changes the
-//! socket file. This module does not block, and does not access the file at `PATH` itself.
+//! A clean end removes the file while it is locked. A process that had opened the file before, and
+//! locks it afterwards, compares the name with the file, and begins again: otherwise two processes
+//! could hold locks on two files with the same name. So a lock file that exists and is free was
+//! left by a process that died. Neighbours: `mailbox::bound_path` acquires the lock of an address
+//! before it changes the socket file. This module does not block, and does not access the file at
+//! `PATH` itself.
 
 #![allow(unsafe_code, reason = "fcntl with record locks")]
 
@@ -29,7 +32,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -67,7 +70,7 @@ static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 /// assert!(matches!(rival, Error::AddrInUse { holder: Some(_), .. }), "by this process");
 /// drop(lock);
 /// PathLock::acquire(&path)?;
-/// /// # Ok(())
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Debug)]
@@ -75,7 +78,10 @@ pub struct PathLock {
     /// Closed only by `PathLock::drop`, which leaves the file open in a forked child.
     file: ManuallyDrop<File>,
     lock_path: PathBuf,
+    /// `true` if the file existed.
     is_inherited: bool,
+    /// `true` if the file stays when this value is dropped.
+    stays: bool,
     id: FileId,
     guard: Guard,
 }
@@ -106,31 +112,35 @@ impl PathLock {
     pub fn acquire(path: &Path) -> Result<Self> {
         let in_use = |holder| Error::AddrInUse { address: path.display().to_string(), holder };
         for _ in 0..ATTEMPTS {
-            let lock = Self::acquire_file(lock_path(path), in_use)?;
+            let Some(lock) = Self::acquire_file(lock_path(path), in_use)? else { continue };
             // The last owner may have removed the file since this process opened it. Then the name
             // leads to another file, or to none, and the lock excludes no process.
-            if lock.is_named() {
+            let named = lock.is_named();
+            if named.map_err(|errno| Error::system("statx", errno).at(lock.lock_path.display()))? {
                 return Ok(lock);
             }
         }
         Err(in_use(None))
     }
 
-    /// Locks the file that the name leads to now.
-    fn acquire_file(lock_path: PathBuf, in_use: impl Fn(Option<u32>) -> Error) -> Result<Self> {
+    /// Locks the file that the name leads to now. Returns `None` if other processes make and remove
+    /// the file too often.
+    fn acquire_file(
+        lock_path: PathBuf,
+        in_use: impl Fn(Option<u32>) -> Error,
+    ) -> Result<Option<Self>> {
         let guard = Guard::here()?;
         let at = |error: Error| error.at(lock_path.display());
-        // This call precedes the lock of the registry, so a silent file system blocks only this
-        // call.
-        let found = find(&lock_path)?;
+        // The first call precedes the lock of the registry, so a silent file system blocks only
+        // this call. The second sees a file that another thread has made meanwhile.
+        find(&lock_path)?;
         let mut locked = locked()?;
         // The check precedes opening the file, because closing a second descriptor would drop this
         // process's lock.
-        if found.is_some_and(|id| locked.contains(&id)) {
+        if find(&lock_path)?.is_some_and(|id| locked.contains(&id)) {
             return Err(in_use(Some(std::process::id())));
         }
-        let file = open(&lock_path).map_err(at)?;
-        let is_inherited = found.is_some();
+        let Some((file, is_new)) = open(&lock_path).map_err(at)? else { return Ok(None) };
         let id = match identify(&file, &lock_path) {
             Ok(id) if !locked.contains(&id) => id,
             refused => {
@@ -146,7 +156,8 @@ impl PathLock {
                 locked.push(id);
                 let file = ManuallyDrop::new(file);
                 drop(locked);
-                return Ok(Self { file, lock_path, is_inherited, id, guard });
+                let is_inherited = !is_new;
+                return Ok(Some(Self { file, lock_path, is_inherited, stays: false, id, guard }));
             }
             if let LockHolder::Live(pid) = holder(&file).map_err(at)? {
                 return Err(in_use(pid));
@@ -157,16 +168,28 @@ impl PathLock {
 }
 
 impl PathLock {
-    /// Returns `true` if the name of the lock file leads to the locked file.
-    pub(crate) fn is_named(&self) -> bool {
+    /// Returns `true` if the name of the lock file leads to the locked file, `false` if it leads to
+    /// another file or to none.
+    ///
+    /// # Errors
+    /// The error of `statx`, if it does not tell.
+    pub(crate) fn is_named(&self) -> Result<bool, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
-        let found = rustix::fs::statx(CWD, &self.lock_path, flags, StatxFlags::BASIC_STATS);
-        found.is_ok_and(|found| FileId::of(&found) == self.id)
+        match rustix::fs::statx(CWD, &self.lock_path, flags, StatxFlags::BASIC_STATS) {
+            Ok(found) => Ok(FileId::of(&found) == self.id),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Returns `true` if the lock file existed before: its last owner has died.
     pub(crate) fn is_inherited(&self) -> bool {
         self.is_inherited
+    }
+
+    /// Releases the lock, and leaves the file of an owner that died: it still marks that death.
+    pub(crate) fn give_up(mut self) {
+        self.stays = self.is_inherited;
     }
 }
 
@@ -179,7 +202,7 @@ impl Drop for PathLock {
         }
         // The lock is held until the file is closed: a process that opens the file before it is
         // removed, and locks it afterwards, finds that the name has changed.
-        if self.is_named() {
+        if !self.stays && self.is_named() == Ok(true) {
             let _ = std::fs::remove_file(&self.lock_path);
         }
         // `locked` cannot fail: without a registry, no thread of this process could have acquired
@@ -266,29 +289,40 @@ fn identify(file: impl AsFd, path: &Path) -> Result<FileId> {
 }
 
 /// Opens a lock file, or creates it, close-on-exec like every file that the standard library opens.
-/// Follows no symbolic link and does not wait for the other end of a FIFO.
-fn open(path: &Path) -> Result<File> {
+/// Follows no symbolic link and does not wait for the other end of a FIFO. Returns `true` with a
+/// new file, and `None` if other processes make and remove the file too often.
+fn open(path: &Path) -> Result<Option<(File, bool)>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(MODE);
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
     let named = |error: io::Error| Error::io("open of the lock file", &error);
     for _ in 0..ATTEMPTS {
         match options.clone().create_new(true).open(path) {
-            // The umask may have removed a permission that the next owner needs.
-            Ok(new) => {
-                rustix::fs::fchmod(&new, Mode::from_raw_mode(MODE))
-                    .map_err(|errno| Error::system("fchmod of the lock file", errno))?;
-                return Ok(new);
-            }
+            Ok(new) => return allow_owner(new, path).map(|new| Some((new, true))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(named(error)),
         }
         match options.open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            opened => return opened.map_err(named),
+            opened => return opened.map(|found| Some((found, false))).map_err(named),
         }
     }
-    Err(Error::system("open of the lock file", Errno::STALE))
+    Ok(None)
+}
+
+/// Gives a new lock file the permissions that its next owner needs, if the umask has removed them.
+fn allow_owner(new: File, path: &Path) -> Result<File> {
+    let mode = new.metadata().map_err(|error| Error::io("fstat of the lock file", &error))?.mode();
+    if mode & 0o777 == MODE {
+        return Ok(new);
+    }
+    match rustix::fs::fchmod(&new, Mode::from_raw_mode(MODE)) {
+        Ok(()) => Ok(new),
+        Err(errno) => {
+            let _ = std::fs::remove_file(path);
+            Err(Error::system("fchmod of the lock file", errno))
+        }
+    }
 }
 
 /// Returns `true` if this process holds the lock now.

@@ -50,10 +50,16 @@ impl BoundPath {
         // a socket.
         SocketPath::new(path)?;
         let lock = PathLock::acquire(path)?;
-        let (listener, socket) =
-            take_over(path, mode, backlog, &lock).map_err(|error| error.at(path.display()))?;
-        let (path, looked) = (path.to_owned(), Instant::now());
-        Ok((listener, Self { path, socket, lock, looked, is_lost: false }))
+        match take_over(path, mode, backlog, &lock) {
+            Ok((listener, socket)) => {
+                let (path, looked) = (path.to_owned(), Instant::now());
+                Ok((listener, Self { path, socket, lock, looked, is_lost: false }))
+            }
+            Err(error) => {
+                lock.give_up();
+                Err(error.at(path.display()))
+            }
+        }
     }
 
     /// Compares the names with the files, at most once a second. Returns an error once if the path
@@ -64,9 +70,10 @@ impl BoundPath {
             return None;
         }
         self.looked = Instant::now();
-        let what = if !self.leads_here() {
+        // A call that fails for another reason tells nothing.
+        let what = if self.leads_here() == Ok(false) {
             "its socket"
-        } else if !self.lock.is_named() {
+        } else if self.lock.is_named() == Ok(false) {
             "its lock file"
         } else {
             return None;
@@ -78,13 +85,17 @@ impl BoundPath {
     /// Removes the socket, if the path still leads to it. The listener must be open: no other file
     /// has its inode then.
     pub(super) fn unlink(&self) {
-        if self.leads_here() {
+        if self.leads_here() == Ok(true) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 
-    fn leads_here(&self) -> bool {
-        std::fs::symlink_metadata(&self.path).is_ok_and(|found| file_id(&found) == self.socket)
+    fn leads_here(&self) -> Result<bool, ErrorKind> {
+        match std::fs::symlink_metadata(&self.path).map_err(|error| error.kind()) {
+            Ok(found) => Ok(file_id(&found) == self.socket),
+            Err(ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+            Err(kind) => Err(kind),
+        }
     }
 }
 
@@ -157,9 +168,9 @@ fn refuse_occupied(path: &Path, lock: &PathLock) -> Result<()> {
         Occupant::Vacant => return Ok(()),
         // The last owner did not remove its lock file, which this process has locked. So it has
         // ended, and at most a child that it forked holds its listener.
-        Occupant::Owner(_) | Occupant::Unknown if lock.is_inherited() => return Ok(()),
+        Occupant::Owner(_) | Occupant::Full if lock.is_inherited() => return Ok(()),
         Occupant::Owner(process) | Occupant::Program(process) => process,
-        Occupant::Unknown => ListenerProcess::Unknown,
+        Occupant::Full | Occupant::Unknown => ListenerProcess::Unknown,
     };
     match process {
         ListenerProcess::Ended => Ok(()),

@@ -309,7 +309,7 @@ impl Mailbox {
         // A sender that has ended needs no WELCOME; its messages are still read.
         if socket::send(socket, &welcome, passed)? == SendResult::Full {
             // Without WELCOME, the sender would never ring.
-            return Err(Error::system("sendmsg of WELCOME", Errno::TOOMANYREFS));
+            return Err(Error::system("sendmsg of WELCOME", Errno::AGAIN));
         }
         Ok(())
     }

@@ -460,10 +460,10 @@ impl InboundLane {
         let size = self.reader.size();
         // The size is raised, so that the receiver does not repeat a request for memory that the
         // sender could not return.
+        self.is_shrunk = size <= self.first_size;
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;
-        self.is_shrunk = true;
         let granted = self.granted.min(size as u64 + self.spare);
         self.control.grant(granted);
         self.control.give_back(false);
@@ -473,11 +473,16 @@ impl InboundLane {
 
     /// Asks the sender of a lane that has been empty for `after` to return a chunk that is larger
     /// than the first and, if other lanes request memory, the unused part of its grant above
-    /// `share`. Returns `true` if a later call may have something to request.
+    /// `share`. Returns the time until a call that may have something to request.
     ///
     /// A lane whose large messages come rarely would make its large chunk again for each of them.
     /// So each return that was in vain doubles the time, unless other lanes request memory.
-    pub(super) fn ask_back(&mut self, now: Instant, after: Duration, share: Option<u64>) -> bool {
+    pub(super) fn ask_back(
+        &mut self,
+        now: Instant,
+        after: Duration,
+        share: Option<u64>,
+    ) -> Option<Duration> {
         let doublings = if share.is_some() { 0 } else { self.regrowths };
         let after = after.saturating_mul(1 << doublings);
         if let Some(share) = share {
@@ -487,7 +492,7 @@ impl InboundLane {
         let large = self.reader.size() > self.first_size;
         if self.asked_back || !(large || unused) || !self.is_empty() {
             self.idle_since = None;
-            return false;
+            return None;
         }
         match self.idle_since {
             Some(since) if now - since >= after => {
@@ -497,12 +502,12 @@ impl InboundLane {
                 // Wakes the sender, which may wait for a grant while other senders wait for its
                 // memory.
                 self.notify_space();
-                false
+                None
             }
-            Some(_) => true,
+            Some(since) => Some(after.saturating_sub(now - since)),
             None => {
                 self.idle_since = Some(now);
-                true
+                Some(after)
             }
         }
     }

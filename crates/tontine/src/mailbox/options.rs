@@ -207,9 +207,19 @@ pub(crate) enum Allowed {
     Users {
         /// The effective user of this process when the options were made.
         own: u32,
+        /// `true` if this uid stood for several users then.
+        is_ambiguous: bool,
         others: Vec<u32>,
     },
     Anyone,
+}
+
+impl Allowed {
+    /// Allows the effective user of this process alone.
+    fn of_this_process() -> Self {
+        let own = rustix::process::geteuid().as_raw();
+        Self::Users { own, is_ambiguous: user::is_ambiguous(own), others: Vec::new() }
+    }
 }
 
 impl Default for Options {
@@ -224,10 +234,7 @@ impl Default for Options {
             fences: Fences::Asymmetric,
             on_death: OnDeath::Fail,
             mode: 0o600,
-            allowed: Allowed::Users {
-                own: rustix::process::geteuid().as_raw(),
-                others: Vec::new(),
-            },
+            allowed: Allowed::of_this_process(),
             raises_limit: true,
             handshake_timeout: Duration::from_secs(5),
             shrink_after: Duration::from_millis(50),
@@ -419,8 +426,8 @@ impl Options {
     /// # Errors
     /// [`Error::Denied`], with the allowed users, if it is not.
     pub(super) fn admit(&self, peer: Peer) -> Result<()> {
-        let Allowed::Users { own, others } = &self.allowed else { return Ok(()) };
-        let is_own = peer.uid == *own && !user::is_ambiguous(*own);
+        let Allowed::Users { own, is_ambiguous, others } = &self.allowed else { return Ok(()) };
+        let is_own = peer.uid == *own && !is_ambiguous;
         if is_own || others.contains(&peer.uid) {
             return Ok(());
         }

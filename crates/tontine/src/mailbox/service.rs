@@ -58,10 +58,11 @@ impl Mailbox {
         let now = Instant::now();
         let after = self.options.shrink_after;
         let before = now.checked_sub(after)?;
-        let (mut later, mut wanting) = (self.give_up_copy(now, before), Vec::new());
+        let mut next = self.give_up_copy(now, before).then_some(after);
+        let mut wanting = Vec::new();
         let wanted = self.lanes.wanted.then(|| self.share());
         for lane in self.lanes.all() {
-            later |= lane.ask_back(now, after, wanted);
+            next = [next, lane.ask_back(now, after, wanted)].into_iter().flatten().min();
             if lane.wants > 0 {
                 wanting.push(lane.id.slot);
             }
@@ -71,7 +72,7 @@ impl Mailbox {
         }
         self.lanes.wanted = !wanting.is_empty();
         wanting.into_iter().for_each(|slot| self.lend(slot));
-        (later || self.lanes.wanted).then_some(after)
+        [next, self.lanes.wanted.then_some(after)].into_iter().flatten().min()
     }
 
     /// Frees the copy buffer if it is long and has been unused since `before`. Returns `true` if a

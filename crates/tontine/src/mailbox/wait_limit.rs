@@ -177,8 +177,7 @@ impl SenderWait {
             }
             now = Instant::now();
         }
-        // The wait may have been for a resource that this process needs to read `WELCOME`.
-        Err(lane.connection.lack().cloned().unwrap_or(Error::TimedOut))
+        Err(Error::TimedOut)
     }
 }
 

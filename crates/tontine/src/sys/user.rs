@@ -1,6 +1,7 @@
 //! The kernel's stand-in for users that a user namespace does not map: [`is_ambiguous`].
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// The overflow uid if `/proc` does not tell it.
 const OVERFLOW_UID: u32 = 65534;
@@ -10,8 +11,11 @@ const OVERFLOW_UID: u32 = 65534;
 /// The kernel reports every user that the namespace does not map as the overflow uid
 /// (`user_namespaces(7)`). Without `/proc/self/uid_map`, it is unknown which users are mapped.
 pub(crate) fn is_ambiguous(uid: u32) -> bool {
-    let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid");
-    let overflow = overflow.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(OVERFLOW_UID);
+    static OVERFLOW: OnceLock<u32> = OnceLock::new();
+    let overflow = *OVERFLOW.get_or_init(|| {
+        let text = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
+        text.trim().parse().unwrap_or(OVERFLOW_UID)
+    });
     uid == overflow && !fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map))
 }
 

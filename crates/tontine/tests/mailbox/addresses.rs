@@ -261,12 +261,18 @@ fn mode_is_exact_and_reaches_no_other_file() {
             let _ = rustix::fs::renameat_with(cwd, &link, cwd, &temporary, flags);
         }
     });
-    for _ in 0..300 {
-        let _ = std::fs::remove_file(&place.path);
-        drop(Options::new().mode(0o666).bind(&place.path));
-        assert_eq!(mode(&secret), 0o600);
-    }
+    let victim = fork(|| {
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        until("the rival has exchanged the file in time", || {
+            let _ = std::fs::remove_file(&place.path);
+            let bound = Options::new().mode(0o666).bind(&place.path);
+            assert_eq!(mode(&secret), 0o600);
+            bound.is_err_and(|error| error.errno() == libc::ELOOP || error.errno() == libc::ESTALE)
+        });
+    });
+    let found = reap(victim);
     kill(rival);
+    assert_eq!(found, 0);
 }
 
 /// Regression: a process binds at most 1,024 mailboxes. The next one was refused after its socket

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::scenarios::{scenario, unix};
-use crate::common::{handles, signal, text, until};
+use crate::common::{handles, signal, text, tontine, until};
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     unix("run", arguments, file)
@@ -148,7 +148,7 @@ fn limit_stops_endless_run_and_prints_timeline() {
 fn signal_stops_run_and_prints_events_so_far() {
     let file = scenario(ENDLESS);
     for by in [Signal::INT, Signal::TERM] {
-        let mut tontine = Command::new(env!("CARGO_BIN_EXE_tontine"));
+        let mut tontine = tontine();
         tontine.args(["unix", "run", "--limit", "0"]).arg(file.path()).stdout(Stdio::piped());
         let mut child = tontine.spawn().expect("tontine runs");
         await_work(&child);

@@ -38,29 +38,33 @@ impl LentTable {
     pub(super) fn new(lender: &SocketAddrUnix) -> Result<Self> {
         let limit = getrlimit(Resource::Nofile).current;
         let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
-        // If the table is too small for the copies, they are closed, although that flushes files.
-        let first = if is_small { 0 } else { COPIED };
         // Until the copies of the listeners are closed, no listener is made or closed.
         let quarantine = quarantine()?;
         // SAFETY: the call takes three integers. The other threads' table is unchanged; this thread
         // uses none of its descriptors.
         let done = unsafe {
-            libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_UNSHARE)
+            libc::syscall(libc::SYS_close_range, COPIED, u32::MAX, libc::CLOSE_RANGE_UNSHARE)
         };
         if done != 0 {
             return Err(Error::last("close_range(CLOSE_RANGE_UNSHARE)"));
         }
-        for &number in quarantine.listeners.iter().filter(|number| number.cast_unsigned() < first) {
+        for &number in quarantine.listeners.iter().filter(|number| number.cast_unsigned() < COPIED)
+        {
             // SAFETY: the number is an entry of this thread's own table, which nothing else uses.
             unsafe { libc::close(number) };
         }
         drop(quarantine);
+        if is_small {
+            // The copies leave too little room. Closing them flushes the program's files.
+            // SAFETY: the call takes three integers, and closes entries of this thread's own table.
+            unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
+        }
         let (socket, name) = named_socket_to(lender)?;
         let table = Self { socket: ManuallyDrop::new(socket), name };
         // The kernel closes the entries of a table in the order of their numbers. Peers'
         // descriptors must come after the program's own, because a close that never returns keeps
         // all later entries open.
-        for _ in 0..first {
+        for _ in 0..if is_small { 0 } else { COPIED } {
             let copy = rustix::io::fcntl_dupfd_cloexec(&*table.socket, 0)
                 .map_err(|errno| Error::system("fcntl(F_DUPFD_CLOEXEC)", errno))?;
             if ManuallyDrop::new(copy).as_raw_fd().cast_unsigned() >= COPIED {

@@ -30,7 +30,9 @@ pub(crate) enum Occupant {
     Program(ListenerProcess),
     /// A listener that was bound under the name of [`SocketPath::temporary`], as an owner does.
     Owner(ListenerProcess),
-    /// A listener whose queue is full, or to which this process may not connect.
+    /// A listener whose queue is full.
+    Full,
+    /// A socket to which this process may not connect.
     Unknown,
 }
 
@@ -61,6 +63,7 @@ pub(crate) fn occupant(path: &Path) -> Result<Occupant> {
         Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(Occupant::Vacant),
         // A process holds a socket of another type.
         Err(Errno::PROTOTYPE) => return Ok(Occupant::Program(ListenerProcess::Live(None))),
+        Err(Errno::AGAIN) => return Ok(Occupant::Full),
         Err(_) => return Ok(Occupant::Unknown),
     }
     let process = listener_process(&probe)?;
@@ -124,7 +127,15 @@ pub(crate) fn set_mode_of_file(path: &Path, mode: u32) -> Result<()> {
         return Ok(());
     }
     // Before Linux 6.6, and under some filters, only `/proc` leads to the file of a descriptor.
+    let refused = Error::last("fchmodat2");
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rustix::fs::chmod(link, Mode::from_raw_mode(mode))
-        .map_err(|errno| Error::system("chmod", errno))
+    match rustix::fs::chmod(link, Mode::from_raw_mode(mode)) {
+        Ok(()) => Ok(()),
+        Err(Errno::NOENT) if refused.errno() == libc::ENOSYS => Err(Error::InvalidAddress {
+            address: path.display().to_string(),
+            reason: "the umask removes permissions of its mode, and before Linux 6.6 only /proc \
+                     leads to the socket without its name; mount /proc, or change the umask",
+        }),
+        Err(errno) => Err(Error::system("chmod", errno)),
+    }
 }
