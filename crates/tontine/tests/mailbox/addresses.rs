@@ -256,9 +256,11 @@ fn mode_is_exact_and_reaches_no_other_file() {
         (place.path.with_file_name("mailbox.tmp"), place.path.with_file_name("link"));
     let rival = fork(|| {
         loop {
+            let _ = std::fs::remove_file(&link);
             let _ = std::os::unix::fs::symlink(&secret, &link);
             let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::EXCHANGE);
-            let _ = rustix::fs::renameat_with(cwd, &link, cwd, &temporary, flags);
+            let exchange = || rustix::fs::renameat_with(cwd, &link, cwd, &temporary, flags);
+            let _ = (0..10_000).find(|_| exchange().is_ok());
         }
     });
     let victim = fork(|| {
