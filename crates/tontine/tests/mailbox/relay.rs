@@ -378,7 +378,11 @@ fn many_lanes_leave_no_descriptor_or_memory() {
     let place = place();
     let mut relay = relay(&place.path);
     let open = || std::fs::read_dir("/proc/self/fd").expect("a folder").count();
-    let maps = || std::fs::read_to_string("/proc/self/maps").expect("maps").lines().count();
+    // Other mappings vary: the C library keeps the stacks of as many threads as ran together.
+    let maps = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        maps.lines().filter(|line| line.contains("memfd:tontine-")).count()
+    };
     let (mut before, mut lanes) = ((0, 0), std::collections::BTreeSet::new());
     for round in 0..300 {
         let mut sender = Sender::connect(&place.path).expect("connects");
@@ -405,7 +409,7 @@ fn many_lanes_leave_no_descriptor_or_memory() {
     until("all is closed", || {
         relay.service().expect("in service");
         let now = (open(), maps());
-        now.0 <= before.0 + 2 && now.1 <= before.1 + 8
+        now.0 <= before.0 + 2 && now.1 <= before.1
     });
 }
 
