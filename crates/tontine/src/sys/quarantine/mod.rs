@@ -8,15 +8,15 @@
 //! - The thread starts by making its own table (`close_range` with `CLOSE_RANGE_UNSHARE`). It
 //!   shares memory with the process, so every thread can use the memory that it maps.
 //! - The kernel copies at least the first 64 entries of the table. The thread cannot close the
-//!   copies immediately, since that would flush the program's own files. They are closed when the
-//!   thread ends, before the descriptors of peers: until then, what the program closes (a file, a
-//!   lock, a port) stays in use. Copies of this library's listeners are closed at once, so that an
-//!   address is free when its mailbox is closed ([`make_listener`]).
+//!   copies immediately, since that would flush the program's own files. They are closed after the
+//!   work, before the thread ends and closes the descriptors of peers: until then, what the program
+//!   closes (a file, a lock, a port) stays in use. Copies of this library's listeners are closed at
+//!   once, so that an address is free when its mailbox is closed ([`make_listener`]).
 //! - The thread borrows the process's own sockets over a datagram socket that accepts messages only
 //!   from this process's [`Loan`].
-//! - The thread closes no descriptor itself: its table is closed when it ends. The kernel then lets
-//!   no socket linger, and a FUSE file blocks only the thread. Because the table is separate, a
-//!   process that is killed in the meantime still releases its record locks immediately.
+//! - The thread closes no descriptor of a peer itself: its table is closed when it ends. The kernel
+//!   then lets no socket linger, and a FUSE file blocks only the thread. Because the table is
+//!   separate, a process that is killed in the meantime still releases its record locks at once.
 //!
 //! Neighbours: [`super::socket`] receives descriptors and closes connections through this module.
 //! Limits: the caller waits for the thread's report, so `work` must not wait for a peer.
@@ -242,6 +242,7 @@ impl<T> Serving<T> {
             self.0.enter(ThreadStage::Done(Some(done)));
             self.0.when(|stage| matches!(stage, ThreadStage::Released).then_some(()));
         }
+        table.close_copies();
     }
 }
 
