@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import pytest
+
+# A shell ignores SIGINT for its background jobs, and the programs of the tests inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
