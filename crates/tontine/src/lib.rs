@@ -84,7 +84,7 @@ mod heap {
 }
 mod lane;
 #[cfg(all(test, not(loom)))]
-mod layout;
+mod layout_tests;
 #[cfg(not(loom))]
 pub mod life;
 #[cfg(not(loom))]

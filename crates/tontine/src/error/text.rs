@@ -27,7 +27,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Displays why a message may not be longer than this maximum, and what to do.
+/// Displays why a message may not be longer than this maximum, and what to do: the cap is a peer's,
+/// or this end's.
 pub(super) struct LengthRemedy(pub(super) u64, pub(super) Option<Peer>);
 
 impl fmt::Display for LengthRemedy {
@@ -35,23 +36,12 @@ impl fmt::Display for LengthRemedy {
         if self.0 >= LONGEST_MESSAGE {
             return f.write_str("the longest that any lane carries; split the message");
         }
+        let set_by = self.1.map_or_else(|| "this end".into(), |peer| peer.to_string());
         write!(
             f,
-            "a cap set by {}; split the message, or raise that cap (the other end's counts too)",
-            SetBy(self.1)
+            "a cap set by {set_by}; split the message, or raise that cap (the other end's counts \
+             too)"
         )
-    }
-}
-
-/// Displays the end whose cap applies: "pid 4711 (uid 1000)", or "this end".
-pub(super) struct SetBy(pub(super) Option<Peer>);
-
-impl fmt::Display for SetBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(peer) => peer.fmt(f),
-            None => f.write_str("this end"),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::input::FuzzInput;
 use crate::lane::page::{MAX_LOG2, MIN_LOG2, log2_for, longest_message};
-use crate::lane::region::model::ModelRegion;
+use crate::lane::region::models::ModelRegion;
 use crate::lane::{FreeSpace, LaneWriter};
 
 /// Base-2 logarithm of the largest chunk's size.

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use super::input::FuzzInput;
 use crate::lane::page::{MAX_LOG2, MIN_LOG2, RING_AT};
 use crate::lane::region::LaneMemory;
-use crate::lane::region::model::ModelRegion;
+use crate::lane::region::models::ModelRegion;
 use crate::lane::{LaneReader, Peeked};
 use crate::sync::Ordering;
 use crate::sys::region::{OwnRegion, PeerRegion};

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::page::longest_message;
 use super::position;
 use super::region::LaneMemory;
-use super::region::model::ModelRegion;
+use super::region::models::ModelRegion;
 use super::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 

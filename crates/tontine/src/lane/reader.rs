@@ -247,7 +247,7 @@ impl<R: LaneMemory> LaneReader<R> {
 mod tests {
     use super::*;
     use crate::lane::page::MIN_LOG2;
-    use crate::lane::region::model::ModelRegion;
+    use crate::lane::region::models::ModelRegion;
 
     /// Regression test: `HELLO` contains the position at which reading begins, and the receiver
     /// accepted every multiple of 8. If a sender began just below the integer maximum, the

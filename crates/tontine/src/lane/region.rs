@@ -38,4 +38,4 @@ impl<R: LaneMemory> LaneMemory for &R {
 }
 
 #[cfg(any(test, fuzzing, loom))]
-pub(crate) mod model;
+pub(crate) mod models;

@@ -384,7 +384,7 @@ fn label<R: LaneMemory>(region: &R, log2: u32, sequence: u64, base: u64) {
 mod tests {
     use super::*;
     use crate::lane::page::MIN_LOG2;
-    use crate::lane::region::model::ModelRegion;
+    use crate::lane::region::models::ModelRegion;
 
     fn lane() -> LaneWriter<ModelRegion> {
         LaneWriter::new(ModelRegion::new(1 << MIN_LOG2), MIN_LOG2)

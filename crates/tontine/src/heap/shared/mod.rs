@@ -108,7 +108,7 @@ mod properties;
 mod published;
 mod recover;
 #[cfg(test)]
-mod rubbish;
+mod rubbish_tests;
 #[cfg(any(test, fuzzing))]
 mod scribble;
 mod space;
@@ -116,7 +116,7 @@ mod space;
 mod tests;
 mod transfers;
 #[cfg(test)]
-mod tso;
+mod tso_tests;
 mod word;
 
 use std::os::fd::{BorrowedFd, OwnedFd};

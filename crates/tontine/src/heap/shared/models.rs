@@ -250,7 +250,7 @@ fn looked_for<const BLOCKS: usize>(give: fn(&AtomicU64)) {
 }
 
 /// Uses one block, because loom lets unordered stores and exchanges occur in two orders at once.
-/// `tso` checks the hint with two threads that free blocks.
+/// `tso_tests` checks the hint with two threads that free blocks.
 fn freed_and_looked_for() {
     looked_for::<1>(hint::give);
 }
@@ -286,7 +286,7 @@ fn hint_loaded_before_store_is_detected() {
 }
 
 /// If two threads store the hint, the rules of the language do not make the first thread's earlier
-/// stores visible through the second store. On x86-64, they are visible (`tso`).
+/// stores visible through the second store. On x86-64, they are visible (`tso_tests`).
 #[test]
 #[should_panic = "a free block without a hint"]
 fn stored_hint_may_hide_earlier_hint_in_memory_model() {

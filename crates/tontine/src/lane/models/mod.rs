@@ -5,10 +5,10 @@
 //!
 //! [`ring`] checks that messages arrive. [`sleep`] checks that no end sleeps while the condition
 //! that it waits for holds. The models run the library's own LaneWriter, LaneReader and position on
-//! a [`ModelRegion`](super::region::model::ModelRegion). A model's chunk has 2⁸ bytes and a ring of
-//! 128 bytes, less than the smallest real chunk. Threads do not wait for each other: a thread that
-//! has no more work exits, and the remaining records are checked after the other thread has exited.
-//! Each model also runs with an [`InjectedFault`], and must then fail.
+//! a [`ModelRegion`](super::region::models::ModelRegion). A model's chunk has 2⁸ bytes and a ring
+//! of 128 bytes, less than the smallest real chunk. Threads do not wait for each other: a thread
+//! that has no more work exits, and the remaining records are checked after the other thread has
+//! exited. Each model also runs with an [`InjectedFault`], and must then fail.
 
 mod ring;
 mod sleep;

@@ -10,7 +10,7 @@ use super::check;
 use crate::lane::position;
 use crate::lane::record::{NOTHING, RecordHeader};
 use crate::lane::region::LaneMemory;
-use crate::lane::region::model::ModelRegion;
+use crate::lane::region::models::ModelRegion;
 use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::AtomicU64;
 use crate::sync::weakened::InjectedFault;

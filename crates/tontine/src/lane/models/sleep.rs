@@ -16,7 +16,7 @@ use loom::thread;
 
 use super::check;
 use crate::lane::position;
-use crate::lane::region::model::ModelRegion;
+use crate::lane::region::models::ModelRegion;
 use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::weakened::{InjectedFault, fault};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};

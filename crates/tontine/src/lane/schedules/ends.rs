@@ -12,7 +12,7 @@ use super::pace::{ChunkView, PacedThread};
 use crate::lane::page::{CLOSED, GIVE_BACK};
 use crate::lane::position;
 use crate::lane::region::LaneMemory;
-use crate::lane::region::model::ModelRegion;
+use crate::lane::region::models::ModelRegion;
 use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
 use crate::sync::{AtomicU64, Ordering};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 use shuttle::rand::{Rng, thread_rng};
 
 use crate::lane::region::LaneMemory;
-use crate::lane::region::model::ModelRegion;
+use crate::lane::region::models::ModelRegion;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The step counter of one thread.
