@@ -110,14 +110,6 @@ impl ChunkAccount {
         self.chain.iter().map(|chunk| chunk.bytes).sum::<u64>() + self.held()
     }
 
-    /// Returns the number of bytes in released chunks that could not be watched, so that the kernel
-    /// will not report their release.
-    pub(super) fn unknown(&self) -> u64 {
-        let unknown =
-            self.released.iter().filter(|chunk| matches!(chunk.holders, ChunkHolders::Unknown));
-        unknown.map(|chunk| chunk.bytes).sum()
-    }
-
     /// Returns the number of bytes in released chunks that the receiver may still hold.
     pub(super) fn held(&self) -> u64 {
         self.released.iter().map(|chunk| chunk.bytes).sum()

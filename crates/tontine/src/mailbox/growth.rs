@@ -249,24 +249,6 @@ impl Growth {
         }
     }
 
-    /// Checks that chunks whose release the kernel does not report leave space for a message, now
-    /// that all other messages are read.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if they do not: the lane can send the message only over a new connection.
-    pub(super) fn check_held(&self, length: usize, writer: &LaneWriter<OwnRegion>) -> Result<()> {
-        let unknown = self.chunks.unknown();
-        let needed = 1_u64 << log2_for(length).unwrap_or(MAX_LOG2);
-        let most = self.own_cap + (1 << self.first_log2);
-        if unknown == 0 || writer.chain_bytes() + unknown + needed <= most {
-            return Ok(());
-        }
-        let what = "bytes in chunks of this lane that the receiver may still hold, because the \
-                    kernel reports no release (mount /proc, or raise \
-                    fs.inotify.max_user_instances, and connect again)";
-        Err(Error::Full { what, max: self.own_cap })
-    }
-
     /// Returns the total chunk size, in bytes, that the caps still allow. Released chunks that the
     /// receiver still holds also count against the sender's own cap, which allows one more small
     /// chunk, because a lane needs one to return a large chunk.

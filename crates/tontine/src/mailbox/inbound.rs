@@ -458,9 +458,9 @@ impl InboundLane {
             return;
         }
         let size = self.reader.size();
+        self.is_shrunk = size <= self.first_size;
         // The size is raised, so that the receiver does not repeat a request for memory that the
         // sender could not return.
-        self.is_shrunk = size <= self.first_size;
         self.first_size = self.first_size.max(size);
         self.asked_back = false;
         self.returned = false;

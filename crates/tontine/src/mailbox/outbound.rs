@@ -409,11 +409,7 @@ impl OutboundLane {
         match self.writer.make_room(length) {
             FreeSpace::Here => Ok(true),
             FreeSpace::Never => {
-                let is_grown = self.grow(length)?;
-                if !is_grown && self.is_open() && self.writer.is_read() {
-                    self.growth.check_held(length, &self.writer)?;
-                }
-                Ok(is_grown && self.writer.make_room(length) == FreeSpace::Here)
+                Ok(self.grow(length)? && self.writer.make_room(length) == FreeSpace::Here)
             }
             FreeSpace::Later if self.reader_keeps_up(request) => Ok(false),
             FreeSpace::Later => match self.grow(length) {
