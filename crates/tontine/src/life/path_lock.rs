@@ -165,9 +165,7 @@ impl PathLock {
         }
         Err(in_use(None))
     }
-}
 
-impl PathLock {
     /// Returns `true` if the name of the lock file leads to the locked file, `false` if it leads to
     /// another file or to none.
     ///

@@ -23,6 +23,8 @@ use crate::sys::random::bind_random;
 pub(super) struct LentTable {
     socket: ManuallyDrop<OwnedFd>,
     name: SocketAddrUnix,
+    /// Number of entries from the first that hold no descriptor of a peer.
+    copies: u32,
 }
 
 /// Minimum number of entries that the kernel copies, even if the call requests fewer.
@@ -38,6 +40,7 @@ impl LentTable {
     pub(super) fn new(lender: &SocketAddrUnix) -> Result<Self> {
         let limit = getrlimit(Resource::Nofile).current;
         let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
+        let copies = if is_small { 0 } else { COPIED };
         // Until the copies of the listeners are closed, no listener is made or closed.
         let quarantine = quarantine()?;
         // SAFETY: the call takes three integers. The other threads' table is unchanged; this thread
@@ -60,11 +63,11 @@ impl LentTable {
             unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
         }
         let (socket, name) = named_socket_to(lender)?;
-        let table = Self { socket: ManuallyDrop::new(socket), name };
+        let table = Self { socket: ManuallyDrop::new(socket), name, copies };
         // The kernel closes the entries of a table in the order of their numbers. Peers'
         // descriptors must come after the program's own, because a close that never returns keeps
         // all later entries open.
-        for _ in 0..if is_small { 0 } else { COPIED } {
+        for _ in 0..copies {
             let copy = rustix::io::fcntl_dupfd_cloexec(&*table.socket, 0)
                 .map_err(|errno| Error::system("fcntl(F_DUPFD_CLOEXEC)", errno))?;
             if ManuallyDrop::new(copy).as_raw_fd().cast_unsigned() >= COPIED {
@@ -80,8 +83,11 @@ impl LentTable {
     /// returns. If the thread ended instead, the kernel would release the file only after it has
     /// closed every descriptor, and a peer's file may block that.
     pub(super) fn close_copies(&self) {
-        // SAFETY: the call takes three integers, and closes entries of this thread's own table.
-        unsafe { libc::syscall(libc::SYS_close_range, 0, COPIED - 1, 0) };
+        // In a small table they are closed already, and descriptors of peers have their numbers.
+        if let Some(last) = self.copies.checked_sub(1) {
+            // SAFETY: the call takes three integers, and closes entries of this thread's own table.
+            unsafe { libc::syscall(libc::SYS_close_range, 0, last, 0) };
+        }
     }
 
     /// Returns the socket's name and the thread that holds the socket.
