@@ -265,6 +265,19 @@ mod tests {
         assert_eq!(read_from(&socket).expect("answered"), status());
     }
 
+    /// Regression: a gateway replaced the live socket of another program.
+    #[test]
+    fn live_socket_of_another_program_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("status");
+        let program = UnixListener::bind(&path).expect("binds");
+        let refused = StatusSocket::bind(&path).expect_err("the program lives").to_string();
+        assert!(refused.contains("another program may listen there"), "{refused}");
+        UnixStream::connect(&path).expect("the program's socket");
+        drop(program);
+        StatusSocket::bind(&path).expect("no process listens any more");
+    }
+
     #[test]
     fn other_file_at_the_path_stays() {
         let folder = tempfile::tempdir().expect("a folder");

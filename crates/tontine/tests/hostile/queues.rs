@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::place;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::mailbox::{Mailbox, Options, Sender};
 
 /// Longer than any call takes that does not wait for a lingering socket.
@@ -93,6 +94,33 @@ fn dropping_unread_connections_does_not_wait() {
     drop((tcp, socket));
     in_time("dropping the mailbox", || drop(mailbox));
     Mailbox::bind(&place.path).expect("the name is free");
+}
+
+/// If the table of descriptors is small, the thread that receives a peer's descriptors gives them
+/// low numbers. It closes them only when it ends, since only then does no socket linger.
+#[test]
+fn lingering_socket_in_small_table_does_not_keep_thread() {
+    alone!();
+    let place = place();
+    let receiver = common::fork(|| {
+        let limits = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limits }).expect("lowered");
+        let mut mailbox = Options::new().bind(&place.path).expect("binds");
+        let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
+        let before = threads();
+        let (lingering, _silent) = raw::lingering();
+        let socket = raw::dial(&place.path);
+        assert!(raw::send(&socket, &raw::hello(1 << 20, &[12]), &[lingering.as_fd()]));
+        drop((lingering, socket));
+        let started = Instant::now();
+        common::until("the connection is refused", || {
+            drop(mailbox.try_recv().map(drop));
+            !mailbox.take_errors().is_empty()
+        });
+        common::until("its thread has ended", || threads() == before);
+        assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
+    });
+    assert_eq!(common::reap(receiver), 0);
 }
 
 /// Regression: the doorbell receives bytes, and with them descriptors. Removing the rings waited
