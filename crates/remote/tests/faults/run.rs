@@ -94,11 +94,12 @@ impl SenderThread {
 
 /// Two gateways, an owner and a sender.
 pub(crate) struct FaultRun {
-    folder: TempDir,
     pub(crate) gateways: MemoryGateways,
     owner: Option<OwnerThread>,
     sender: Option<SenderThread>,
     name: String,
+    /// Removed last: an owner would report that its socket is lost.
+    folder: TempDir,
 }
 
 impl FaultRun {
@@ -107,7 +108,7 @@ impl FaultRun {
         let log = empty_log(folder.path());
         let gateways = MemoryGateways::with_timeout(folder.path(), faults, unreachable);
         let owner = OwnerThread::start(OwnerTask::new(&folder.path().join("jobs"), &log));
-        Self { folder, gateways, owner: Some(owner), sender: None, name }
+        Self { gateways, owner: Some(owner), sender: None, name, folder }
     }
 
     pub(crate) fn address(&self) -> PathBuf {

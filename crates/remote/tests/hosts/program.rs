@@ -233,6 +233,9 @@ impl SenderTask {
         let mut done = SenderReport::default();
         report("ready");
         let outcome = self.send_all(&mut sender, &mut done, stop, &report);
+        super::until("no thread receives descriptors", || {
+            super::resources::threads_named(pid, "tontine-fds") == 0
+        });
         done.threads = super::resources::threads(pid).saturating_sub(before);
         if let Err(error) = outcome {
             done.ended_ms = now_ms();

@@ -13,6 +13,13 @@ pub fn threads(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/task")).expect("a process of this user").count()
 }
 
+/// Returns the number of a process's threads with a name.
+pub fn threads_named(pid: u32, name: &str) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process of this user");
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|found| found.trim_end() == name).count()
+}
+
 /// Returns a value of `/proc/PID/status` in bytes.
 fn status(pid: u32, key: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");

@@ -3,7 +3,7 @@
 //! [`join`] checks the content of `WELCOME` once. Neighbours: [`super::connection`] defines the
 //! other states of a connection.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use super::remote_end::RemoteEnd;
 use super::wire::{self, ControlMessage, FenceMode, Welcome};
@@ -156,20 +156,6 @@ impl AcceptedLane {
     pub(super) fn heavy_fence(&self) -> bool {
         fence(Ordering::SeqCst);
         self.symmetric || membarrier::heavy()
-    }
-
-    /// Passes the next chunk, which has `sequence` chunks before it.
-    ///
-    /// # Errors
-    /// The error of `sendmsg`.
-    pub(super) fn pass_chunk(
-        &self,
-        socket: &PeerSocket,
-        log2: u32,
-        sequence: u64,
-        descriptor: BorrowedFd<'_>,
-    ) -> Result<SendResult> {
-        socket::send(socket, &wire::write(ControlMessage::Chunk(log2, sequence)), &[descriptor])
     }
 
     /// Requests a total grant of this many bytes for chunks.

@@ -25,7 +25,7 @@ use crate::error::{Error, Peer, Result};
 use crate::lane::LaneReader;
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
-use crate::lane::page::{HANDOVER_AT, MAX_LOG2, MIN_LOG2, VERSION};
+use crate::lane::page::{HANDOVER_AT, MAX_LOG2, MIN_LOG2, UNGRANTED, VERSION};
 use crate::life::Watch;
 use crate::sync::{Ordering, fence};
 use crate::sys::region::PeerRegion;
@@ -173,17 +173,20 @@ impl Mailbox {
     /// connect share the remainder.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
-        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
+        let others = self.lanes.granted();
+        let left = self.options.mailbox_cap.saturating_sub(others);
         let wanted = self.options.lane_cap.min(hello.cap);
         let places = (self.options.max_lanes - self.lanes.len()).max(1) as u64;
-        if brought > self.options.lane_cap.min(left) {
-            let what = "bytes per lane";
-            return Err(Error::Full { what, max: self.options.lane_cap.min(left) });
+        let most = self.options.lane_cap.min(left);
+        // A lane that is handed over may have grown while no receiver had accepted it.
+        let grew = hello.handover > 0 && brought <= UNGRANTED && others <= self.options.mailbox_cap;
+        if brought > most && !grew {
+            return Err(Error::Full { what: "bytes per lane", max: most });
         }
-        if self.lanes.granted().saturating_add(wanted) <= self.options.mailbox_cap / 2 {
+        if others.saturating_add(wanted) <= self.options.mailbox_cap / 2 {
             return Ok(wanted.max(brought));
         }
-        let spare = self.share().min((left - brought) / places);
+        let spare = self.share().min(left.saturating_sub(brought) / places);
         Ok(wanted.min(brought + spare).max(brought))
     }
 
@@ -361,7 +364,7 @@ impl Mailbox {
             return Ok(Hearing::Busy);
         }
         let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
-        let most = self.options.lane_cap.min(left);
+        let most = self.options.lane_cap.min(left).max(UNGRANTED);
         let expected = move |bytes: &[u8]| wire::expected(bytes, most);
         Ok(match socket::receive_passed(socket, wire::LONGEST, true, expected)? {
             None => Hearing::Silence,

@@ -15,7 +15,7 @@ use super::{Message, SenderId, wire};
 use crate::error::{Error, Peer};
 use crate::lane::control::Control;
 use crate::lane::mapped::half_of_peer;
-use crate::lane::page::{CLOSED_AT, MAX_LOG2, MIN_LOG2, REMOTE_REFUSED, WAITING_AT};
+use crate::lane::page::{CLOSED_AT, MAX_LOG2, MIN_LOG2, REMOTE_REFUSED, UNGRANTED, WAITING_AT};
 use crate::lane::reader::ProtocolError;
 use crate::lane::region::LaneMemory;
 use crate::lane::{LaneReader, Peeked};
@@ -69,6 +69,8 @@ pub(super) struct InboundLane {
     broken: Option<ProtocolError>,
     /// Total chunk size, in bytes, that the sender has requested and cannot have yet; otherwise 0.
     pub(super) wants: u64,
+    /// Total chunk size, in bytes, that a message needs which stays queued; otherwise 0.
+    pub(super) owed: u64,
     /// Time since which the lane has been empty, with a chunk larger than its first.
     pub(super) idle_since: Option<Instant>,
     /// `true` if the sender has returned memory and the lane has not grown since.
@@ -134,6 +136,7 @@ impl InboundLane {
             put_off: false,
             broken: None,
             wants: 0,
+            owed: 0,
             idle_since: None,
             is_shrunk: false,
             regrowths: 0,
@@ -157,7 +160,8 @@ impl InboundLane {
         self.symmetric
     }
 
-    /// Returns `true` if a control message waits for descriptors or memory of this process.
+    /// Returns `true` if a control message waits for descriptors or memory of this process, or for
+    /// a grant.
     pub(super) fn is_short(&self) -> bool {
         self.unreceived.is_some()
     }
@@ -371,6 +375,7 @@ impl InboundLane {
         let mut bytes = [0; wire::LONGEST];
         self.more_notes = true;
         self.unreceived = None;
+        self.owed = 0;
         for _ in 0..2 * MOST_CHUNKS {
             let received = match socket::receive(&self.socket, &mut bytes) {
                 Ok(Some(received)) => received,
@@ -390,6 +395,9 @@ impl InboundLane {
                 return Ok(());
             }
             if received.has_descriptors {
+                if self.lacks_grant_for(&bytes[..received.len]) {
+                    return Ok(());
+                }
                 let left = self.chunk_bytes_left();
                 let expected = move |bytes: &[u8]| wire::expected(bytes, left);
                 match socket::receive_passed(&self.socket, wire::LONGEST, false, expected) {
@@ -419,9 +427,29 @@ impl InboundLane {
         Ok(())
     }
 
+    /// Returns `true` if the next message passes a chunk that needs no grant, but exceeds the bytes
+    /// granted to the lane: the mailbox lends them before the message is received.
+    fn lacks_grant_for(&mut self, bytes: &[u8]) -> bool {
+        let Ok(ControlMessage::Chunk(log2 @ MIN_LOG2..=MAX_LOG2, _)) = wire::read(bytes) else {
+            return false;
+        };
+        let total = self.chunk_bytes() + (1 << log2);
+        if total <= self.granted || total > UNGRANTED {
+            return false;
+        }
+        self.owed = total;
+        self.unreceived = Some(Error::Full { what: "bytes per mailbox", max: self.granted });
+        true
+    }
+
+    /// Returns the total size of the chunks that this process holds.
+    fn chunk_bytes(&self) -> u64 {
+        self.reader.size() as u64 + bytes_of(&self.passed)
+    }
+
     /// Returns the maximum size of a chunk that the sender may still pass.
     fn chunk_bytes_left(&self) -> u64 {
-        self.granted.saturating_sub(self.reader.size() as u64 + bytes_of(&self.passed))
+        self.granted.saturating_sub(self.chunk_bytes())
     }
 
     /// Adds the chunk that a control message passed.

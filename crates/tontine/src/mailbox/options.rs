@@ -257,6 +257,8 @@ impl Options {
     ///
     /// A chunk is a piece of the lane's memory. The smaller of the two ends' caps applies. The
     /// longest message is a little less than a quarter of the largest power of two within the cap.
+    /// A receiver accepts 512 KiB of a sender that connects, whatever its own cap is: the sender
+    /// does not know the cap yet.
     /// Chunks that the sender no longer uses count against the cap until the receiver releases
     /// them.
     pub fn lane_cap(mut self, bytes: u64) -> Self {
@@ -266,6 +268,9 @@ impl Options {
 
     /// Sets the *mailbox cap*: the maximum number of bytes in the chunks of all lanes of a mailbox
     /// together (default 1 GiB; at least 4,096).
+    ///
+    /// One lane at a time may exceed it, by 512 KiB at most, with messages that were sent before
+    /// the mailbox accepted the lane.
     pub fn mailbox_cap(mut self, bytes: u64) -> Self {
         self.mailbox_cap = bytes.max(4096);
         self

@@ -19,7 +19,7 @@ use super::succession::{self, Introduction, SuccessorSearch};
 use super::wire::{self, ControlMessage};
 use crate::error::{Error, Peer, Result};
 use crate::lane::mapped::half_of_own;
-use crate::lane::page::{MAX_LOG2, longest_message};
+use crate::lane::page::{MAX_LOG2, UNGRANTED, longest_message};
 use crate::lane::writer::RecordSlot;
 use crate::lane::{FreeSpace, LaneWriter};
 use crate::life::Life;
@@ -427,8 +427,7 @@ impl OutboundLane {
     /// Continues in a larger chunk. Returns `false` if caps or memory do not allow that now.
     fn grow(&mut self, length: usize) -> Result<bool> {
         let granted = match &mut self.connection {
-            // Until it accepts the lane, the receiver grants only the chunks passed with HELLO.
-            Connection::Pending(_) => None,
+            Connection::Pending(_) => Some(UNGRANTED),
             Connection::Open(joined) => joined.granted(),
             Connection::Awaiting(awaiting) => {
                 Some(self.growth.expected_grant(awaiting.last(), &self.writer))
@@ -463,14 +462,18 @@ impl OutboundLane {
         let options = &self.options;
         let (region, descriptor) = options.with_descriptors(|| self.growth.make_chunk(log2))?;
         // A dead receiver receives no more chunks: HELLO passes all of them to its successor.
-        if let Some(joined) = self.connection.open() {
-            let sequence = self.writer.sequence();
-            let pass = || joined.pass_chunk(&self.socket, log2, sequence, descriptor.as_fd());
+        if self.connection.is_live() {
+            let note = wire::write(ControlMessage::Chunk(log2, self.writer.sequence()));
+            let pass = || socket::send(&self.socket, &note, &[descriptor.as_fd()]);
             match options.with_descriptors(pass)? {
                 SendResult::Yes => {}
                 SendResult::Full => return Ok(false),
                 SendResult::Gone => {
-                    self.end(joined.noticed_end());
+                    // A receiver that refuses the lane has sent the reason.
+                    self.listen();
+                    if self.connection.is_live() {
+                        self.end(self.connection.noticed_end());
+                    }
                     return Ok(false);
                 }
             }

@@ -94,8 +94,9 @@ impl Sender {
     /// Opens a lane to the mailbox at `address`, with default [`Options`].
     ///
     /// Returns as soon as the socket is connected; the receiver accepts the connection inside its
-    /// next receiving call. Messages sent before that wait in the lane. If the receiver refuses the
-    /// lane, a later call returns the error.
+    /// next receiving call. Messages sent before that wait in the lane, which grows to 512 KiB:
+    /// one message of up to 128 KiB, or many small ones, need no receiving call. If the receiver
+    /// refuses the lane, a later call returns the error.
     ///
     /// # Errors
     /// - [`Error::NoMailbox`] if no process has a mailbox at `address`.

@@ -11,6 +11,7 @@ use super::listener::{EventSource, GENERATION_MASK, same_generation};
 use super::receiver::Mailbox;
 use crate::error::{Peer, Result};
 use crate::lane::page::MIN_LOG2;
+use crate::lane::reader::ProtocolError;
 use crate::sync::Ordering;
 use crate::sys::doorbell;
 
@@ -191,19 +192,13 @@ impl Mailbox {
 
     /// Processes a lane's control messages.
     pub(super) fn hear(&mut self, slot: u32, generation: u32) {
-        self.lanes.wake(slot);
-        let Some(lane) = self.lanes.at(slot) else { return };
-        if !same_generation(generation, lane.id.generation) {
+        if self.of_lane(slot, generation).is_none() {
             return;
         }
-        loop {
-            if let Err(broken) = lane.read_notes() {
-                return self.lanes.remove_broken(slot, broken);
-            }
-            if !lane.lack().is_some_and(|lack| self.options.relieves(lack)) {
-                break;
-            }
+        if let Err(broken) = self.read_notes(slot) {
+            return self.lanes.remove_broken(slot, broken);
         }
+        let Some(lane) = self.lanes.at(slot) else { return };
         if lane.ended {
             // Otherwise the set would report the hang-up until the lane is drained.
             self.door.unwatch(lane.socket.as_fd());
@@ -225,6 +220,35 @@ impl Mailbox {
         if lane.wants > 0 {
             self.lend(slot);
         }
+    }
+
+    /// Receives a lane's control messages, as far as descriptors, memory and grants allow.
+    ///
+    /// # Errors
+    /// The sender broke the protocol.
+    fn read_notes(&mut self, slot: u32) -> Result<(), ProtocolError> {
+        loop {
+            let Some(lane) = self.lanes.at(slot) else { return Ok(()) };
+            lane.read_notes()?;
+            let is_relieved = lane.lack().is_some_and(|lack| self.options.relieves(lack));
+            let is_owed = lane.owed > 0;
+            if !is_relieved && (!is_owed || !self.lend_owed(slot)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Grants a lane the memory of a chunk that was passed without a grant. One lane at a time may
+    /// exceed the mailbox's cap, so that its messages are received whatever the caps are. Returns
+    /// `false` if another lane does so already.
+    fn lend_owed(&mut self, slot: u32) -> bool {
+        let granted = self.lanes.granted();
+        let Some(lane) = self.lanes.at(slot) else { return false };
+        let is_lent = granted - lane.granted <= self.options.mailbox_cap;
+        if is_lent {
+            lane.grant(lane.owed);
+        }
+        is_lent
     }
 
     /// Grants a lane's request in full if enough memory is left. A partial grant would be useless

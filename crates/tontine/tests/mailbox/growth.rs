@@ -166,6 +166,7 @@ fn sender_without_free_descriptor_is_served_then_grows() {
             }
             drop(held.pop().expect("60 descriptors suffice"));
         }
+        held.clear();
         sender.wait_acked(Some(AMPLE)).expect("read");
     });
     for number in 0..20_u32 {

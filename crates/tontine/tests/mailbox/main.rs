@@ -11,6 +11,7 @@ mod asked_back;
 mod asleep;
 mod asynchronous;
 mod bad_days;
+mod before_welcome;
 mod caps;
 #[path = "../child/mod.rs"]
 mod child;

@@ -1,0 +1,126 @@
+//! Messages that a sender sends before any receiver has accepted its lane: 512 KiB of chunks that
+//! need no grant, whatever the caps of the receiver are.
+
+use std::path::Path;
+use std::thread;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+
+use crate::common::{AMPLE, connect, fork, kill, place, reap, sleep_indefinitely};
+
+/// Lengths whose records need three chunks: of 4, 8 and 256 KiB.
+const LENGTHS: [usize; 5] = [1000, 5000, 65_536, 0, 30_000];
+
+/// Receivers whose caps are smaller than the chunks, and the default.
+fn receivers() -> [Options; 3] {
+    let small = Options::new().lane_cap(4096);
+    [Options::new(), small.clone(), small.mailbox_cap(3 * 4096).max_lanes(3)]
+}
+
+/// Sends one message of each length, all bytes of which are `mark`.
+fn send_all(sender: &mut Sender, mark: u8) {
+    for length in LENGTHS {
+        sender.try_send(&vec![mark; length]).unwrap_or_else(|error| panic!("{length}: {error}"));
+    }
+}
+
+/// Receives the messages of `senders` senders, and checks each sender's order.
+fn receive_all(mailbox: &mut Mailbox, senders: usize) {
+    let mut seen = std::collections::HashMap::new();
+    for _ in 0..senders * LENGTHS.len() {
+        let message = mailbox.recv_timeout(AMPLE).expect("a message");
+        let next = seen.entry(message.sender()).or_insert((0, message.first().copied()));
+        assert_eq!(message.len(), LENGTHS[next.0]);
+        assert!(message.iter().all(|&byte| Some(byte) == next.1));
+        next.0 += 1;
+    }
+    assert_eq!(seen.len(), senders);
+    assert_eq!(mailbox.take_errors(), []);
+}
+
+/// One thread uses both ends, over each kind of address.
+#[test]
+fn message_of_64_kib_needs_no_receiving_call() {
+    alone!();
+    let place = place();
+    let name = format!("@before-welcome-{}", std::process::id());
+    for address in [Path::new(&name), &place.path] {
+        let mut mailbox = Mailbox::bind(address).expect("binds");
+        let mut sender = Sender::connect(address).expect("connects");
+        send_all(&mut sender, 1);
+        receive_all(&mut mailbox, 1);
+    }
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).expect("a pair");
+    let mut sender = Sender::from_socket(theirs).expect("connects");
+    send_all(&mut sender, 1);
+    let mut mailbox = Mailbox::unbound().expect("a mailbox");
+    mailbox.adopt(ours).expect("adopted");
+    receive_all(&mut mailbox, 1);
+}
+
+/// The senders have ended before the receiver's first call, each without closing its lane. A
+/// receiver without memory for all of them reads one lane after the other.
+#[test]
+fn messages_of_ended_senders_arrive_whatever_caps_are() {
+    alone!();
+    let place = place();
+    for options in receivers() {
+        let mut mailbox = options.bind(&place.path).expect("binds");
+        for mark in 0..3 {
+            let path = place.path.clone();
+            let child = fork(move || {
+                let mut sender = Sender::connect(&path).expect("connects");
+                send_all(&mut sender, mark);
+                std::mem::forget(sender);
+            });
+            assert_eq!(reap(child), 0);
+        }
+        receive_all(&mut mailbox, 3);
+    }
+}
+
+/// A lane that exceeds the mailbox's cap returns the memory once it is read and its sender calls.
+#[test]
+fn messages_of_living_senders_arrive_whatever_caps_are() {
+    alone!();
+    let place = place();
+    for options in receivers() {
+        let mut mailbox = options.bind(&place.path).expect("binds");
+        thread::scope(|scope| {
+            for mark in 0..3 {
+                let mut sender = Sender::connect(&place.path).expect("connects");
+                send_all(&mut sender, mark);
+                scope.spawn(move || sender.wait_acked(Some(AMPLE)).expect("read"));
+            }
+            receive_all(&mut mailbox, 3);
+            mailbox.ack();
+        });
+    }
+}
+
+/// A lane that grew while no receiver had accepted it is handed over, to owners with smaller caps
+/// too.
+#[test]
+fn messages_before_acceptance_reach_successor() {
+    alone!();
+    let place = place();
+    for options in receivers() {
+        let path = place.path.clone();
+        let owner = fork(move || {
+            let _mailbox = Mailbox::bind(&path).expect("binds");
+            sleep_indefinitely();
+        });
+        let waiting = Options::new().on_death(OnDeath::WaitForSuccessor);
+        let mut sender = connect(&waiting, &place.path);
+        send_all(&mut sender, 1);
+        kill(owner);
+        let mut mailbox = options.bind(&place.path).expect("a free address");
+        thread::scope(|scope| {
+            scope.spawn(|| sender.wait_acked(Some(AMPLE)).expect("read"));
+            receive_all(&mut mailbox, 1);
+            mailbox.ack();
+        });
+    }
+}
