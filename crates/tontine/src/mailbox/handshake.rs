@@ -173,21 +173,31 @@ impl Mailbox {
     /// connect share the remainder.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
-        let others = self.lanes.granted();
-        let left = self.options.mailbox_cap.saturating_sub(others);
+        let left = self.bytes_left();
         let wanted = self.options.lane_cap.min(hello.cap);
         let places = (self.options.max_lanes - self.lanes.len()).max(1) as u64;
         let most = self.options.lane_cap.min(left);
         // A lane that is handed over may have grown while no receiver had accepted it.
-        let grew = hello.handover > 0 && brought <= UNGRANTED && others <= self.options.mailbox_cap;
+        let grew = hello.handover > 0
+            && brought <= UNGRANTED
+            && self.lanes.in_use() <= self.options.mailbox_cap;
         if brought > most && !grew {
             return Err(Error::Full { what: "bytes per lane", max: most });
         }
-        if others.saturating_add(wanted) <= self.options.mailbox_cap / 2 {
+        if self.lanes.granted().saturating_add(wanted) <= self.options.mailbox_cap / 2 {
             return Ok(wanted.max(brought));
         }
         let spare = self.share().min(left.saturating_sub(brought) / places);
         Ok(wanted.min(brought + spare).max(brought))
+    }
+
+    /// Returns the number of bytes that may still be granted. Memory of empty lanes whose senders
+    /// do not return it on request is lent a second time, so that the lanes together have at most
+    /// twice the cap.
+    pub(super) fn bytes_left(&self) -> u64 {
+        let cap = self.options.mailbox_cap;
+        let unused = cap.saturating_sub(self.lanes.in_use());
+        unused.min(cap.saturating_mul(2).saturating_sub(self.lanes.granted()))
     }
 
     /// Returns the number of bytes that each lane may have in addition to its chunk, even if other
@@ -363,8 +373,7 @@ impl Mailbox {
         if quarantine::is_full(socket::owner(socket)?.uid) {
             return Ok(Hearing::Busy);
         }
-        let left = self.options.mailbox_cap.saturating_sub(self.lanes.granted());
-        let most = self.options.lane_cap.min(left).max(UNGRANTED);
+        let most = self.options.lane_cap.min(self.bytes_left()).max(UNGRANTED);
         let expected = move |bytes: &[u8]| wire::expected(bytes, most);
         Ok(match socket::receive_passed(socket, wire::LONGEST, true, expected)? {
             None => Hearing::Silence,

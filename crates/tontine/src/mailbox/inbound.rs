@@ -214,6 +214,13 @@ impl InboundLane {
         self.is_empty() && !self.ended && self.reader.position() == self.told_at
     }
 
+    /// Returns `true` if the lane is empty, and its sender has not answered a request to return
+    /// memory.
+    pub(super) fn is_unresponsive(&self) -> bool {
+        let needs_more = self.wants > 0 || self.owed > 0;
+        self.asked_back && !self.returned && !needs_more && self.is_empty()
+    }
+
     /// Continues in the chunk that `next` announced; the sender passed the chunk earlier.
     #[cold]
     fn follow(&mut self, log2: u32) -> Result<LaneScan<usize>, ProtocolError> {

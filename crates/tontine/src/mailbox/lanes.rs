@@ -368,6 +368,13 @@ impl Lanes {
         self.slots.iter().filter_map(|slot| slot.lane.as_ref()).map(|lane| lane.granted).sum()
     }
 
+    /// Returns the part of [`Lanes::granted`] that lanes may need: lanes that are empty and do not
+    /// return memory on request do not count.
+    pub(super) fn in_use(&self) -> u64 {
+        let lanes = self.slots.iter().filter_map(|slot| slot.lane.as_ref());
+        lanes.filter(|lane| !lane.is_unresponsive()).map(|lane| lane.granted).sum()
+    }
+
     /// Grants a lane `more` bytes.
     pub(super) fn grant(&mut self, slot: u32, more: u64) {
         if let Some(lane) = self.at(slot) {

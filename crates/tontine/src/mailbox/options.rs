@@ -269,8 +269,9 @@ impl Options {
     /// Sets the *mailbox cap*: the maximum number of bytes in the chunks of all lanes of a mailbox
     /// together (default 1 GiB; at least 4,096).
     ///
-    /// One lane at a time may exceed it, by 512 KiB at most, with messages that were sent before
-    /// the mailbox accepted the lane.
+    /// The lanes have up to twice as much if some are empty and their senders, which make no call,
+    /// do not return memory that others need. One lane at a time may exceed the cap, by 512 KiB at
+    /// most, with messages that were sent before the mailbox accepted the lane.
     pub fn mailbox_cap(mut self, bytes: u64) -> Self {
         self.mailbox_cap = bytes.max(4096);
         self

@@ -242,9 +242,9 @@ impl Mailbox {
     /// exceed the mailbox's cap, so that its messages are received whatever the caps are. Returns
     /// `false` if another lane does so already.
     fn lend_owed(&mut self, slot: u32) -> bool {
-        let granted = self.lanes.granted();
+        let in_use = self.lanes.in_use();
         let Some(lane) = self.lanes.at(slot) else { return false };
-        let is_lent = granted - lane.granted <= self.options.mailbox_cap;
+        let is_lent = in_use - lane.granted <= self.options.mailbox_cap;
         if is_lent {
             lane.grant(lane.owed);
         }
@@ -258,8 +258,7 @@ impl Mailbox {
         // Reserves the smallest chunk for every sender that may still connect. `max_lanes` may be
         // usize::MAX.
         let places = self.options.max_lanes.saturating_sub(self.lanes.len()) as u64;
-        let taken = self.lanes.granted().saturating_add(places.saturating_mul(1 << MIN_LOG2));
-        let left = self.options.mailbox_cap.saturating_sub(taken);
+        let left = self.bytes_left().saturating_sub(places.saturating_mul(1 << MIN_LOG2));
         let lane_cap = self.options.lane_cap;
         let Some(lane) = self.lanes.at(slot) else { return };
         let more = lane.wants.min(lane_cap).saturating_sub(lane.granted);

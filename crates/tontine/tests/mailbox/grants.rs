@@ -83,6 +83,41 @@ fn returned_memory_is_granted_to_other_lanes() {
     }
 }
 
+/// Regression: senders whose messages were read, and which made no further call, kept the memory
+/// that other senders waited for, although every lane was empty. That memory is granted again, up
+/// to twice the mailbox's cap.
+#[test]
+fn memory_of_idle_senders_is_granted_up_to_twice_the_cap() {
+    alone!();
+    let place = place();
+    // Each of the messages takes a chunk of 2 MiB.
+    let options = Options::new().mailbox_cap(9 << 20).max_lanes(9);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut idle = senders(9, &Options::new(), &mut mailbox, &place);
+    let large = vec![1; LARGE - 4096];
+    let mut waiting = idle.pop().expect("a sender");
+    for sender in &mut idle {
+        until("the lane has space", || {
+            let sent = sender.try_send(&large).is_ok();
+            while mailbox.try_recv().is_ok() {}
+            sent
+        });
+    }
+    // The idle senders have 16 MiB and may use this memory again at any time, so another sender
+    // gets no more than what is left of 18 MiB.
+    for _ in 0..20 {
+        assert_eq!(waiting.try_send(&large), Err(Error::WouldBlock));
+        thread::sleep(Duration::from_millis(10));
+        mailbox.try_recv().expect_err("no message");
+    }
+    idle[0].service().expect("returns its memory");
+    until("the lane has space", || {
+        let _ = mailbox.try_recv();
+        waiting.try_send(&large).is_ok()
+    });
+    assert_eq!(mailbox.take_errors(), []);
+}
+
 /// Regression: a grant that arrived after the sender's deadline was never used.
 #[test]
 fn unused_grant_is_revoked_for_other_lanes() {
