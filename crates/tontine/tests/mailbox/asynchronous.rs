@@ -8,7 +8,7 @@ use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -144,6 +144,43 @@ fn awaited_recv_is_woken_by_message() {
             mailbox.get_mut().ack();
             let _ = mailbox.get_mut().try_recv();
             sending.join().expect("the sender's thread");
+        });
+    }
+}
+
+/// Counts the calls of a waker.
+struct Wakes(AtomicU32);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn pending_recv_is_woken_once_by_message() {
+    alone!();
+    let place = place();
+    for runtime in both() {
+        runtime.block_on(async {
+            let mut mailbox = mailbox(&Options::new(), &place.path);
+            let mut sender = connected(1, &place.path);
+            nothing_until(&mut mailbox, || all_are_welcomed(&mut sender)).await;
+            let wakes = Arc::new(Wakes(AtomicU32::new(0)));
+            let waker = Waker::from(wakes.clone());
+            let mut context = Context::from_waker(&waker);
+            let mut recv = pin!(mailbox.recv());
+            assert!(recv.as_mut().poll(&mut context).is_pending());
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+            sender[0].send(&[5]).expect("sent");
+            while wakes.0.load(Ordering::Relaxed) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let Poll::Ready(message) = recv.as_mut().poll(&mut context) else {
+                panic!("woken without a message");
+            };
+            assert_eq!(*message.expect("a message"), [5]);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         });
     }
 }

@@ -13,6 +13,7 @@ mod asynchronous;
 mod bad_days;
 mod before_welcome;
 mod caps;
+mod channel;
 #[path = "../child/mod.rs"]
 mod child;
 #[path = "../common/mod.rs"]
