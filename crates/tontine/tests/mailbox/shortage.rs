@@ -520,3 +520,49 @@ fn unmappable_chunk_is_mapped_later() {
     say(&mut ready, 1);
     assert_eq!(reap(reader), 0);
 }
+
+/// Regression: in a process that locks its memory (`mlockall`), the kernel refuses a mapping beyond
+/// the limit of locked memory with EAGAIN, and a blocking `send` returned that number.
+#[test]
+fn send_waits_while_locked_memory_is_at_limit() {
+    alone!();
+    let place = place();
+    let path = place.path.clone();
+    std::fs::set_permissions(path.parent().expect("a folder"), PermissionsExt::from_mode(0o777))
+        .expect("set");
+    let options = Options::new().allow_any_uid().mode(0o666);
+    let mut mailbox = options.bind(&path).expect("binds");
+    let large = vec![7; 3 << 20];
+    let child = fork(|| {
+        // A process with CAP_IPC_LOCK has no limit.
+        become_ordinary_user();
+        let mut sender = options.connect(&path).expect("connects");
+        sender.send(b"first").expect("sent");
+        sender.wait_acked(Some(AMPLE)).expect("read");
+        let (start, started) = std::sync::mpsc::channel();
+        let (begin, begun) = std::sync::mpsc::channel();
+        let unlocking = thread::spawn(move || {
+            // A thread maps memory before it runs.
+            start.send(()).expect("notified");
+            begun.recv().expect("notified");
+            until_others_sleep();
+            // SAFETY: the call only lets pages be swapped out.
+            assert_eq!(unsafe { libc::munlockall() }, 0);
+        });
+        started.recv().expect("notified");
+        let limit = Rlimit { current: Some(1 << 20), ..getrlimit(Resource::Memlock) };
+        setrlimit(Resource::Memlock, limit).expect("lowered");
+        // SAFETY: the call only keeps the pages of later mappings in memory.
+        assert_eq!(unsafe { libc::mlockall(libc::MCL_FUTURE) }, 0);
+        assert_eq!(sender.try_send(&large), Err(Error::WouldBlock));
+        begin.send(()).expect("notified");
+        assert_eq!(sender.send(&large), Ok(()));
+        unlocking.join().expect("unlocked");
+        sender.wait_acked(Some(AMPLE)).expect("read");
+    });
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
+    mailbox.ack();
+    assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
+    mailbox.ack();
+    assert_eq!(reap(child), 0);
+}
