@@ -85,9 +85,11 @@ pub enum Error {
     },
 
     /// The receiver closed the mailbox on purpose, or closed this lane because it found a violation
-    /// of the protocol in it. The sender can take back the unread messages.
+    /// of the protocol in it. Before it has accepted the lane, a receiver that calls `exec`, or a
+    /// process without a mailbox, closes it, too. The sender can take back the unread messages.
     #[error(
-        "{peer} has closed its mailbox and accepts no more messages; take the unread ones back"
+        "{peer} has closed its mailbox or this lane, and accepts no more messages; take the unread \
+         ones back"
     )]
     Closed {
         /// The process that closed the mailbox or the lane.
@@ -450,8 +452,8 @@ mod tests {
         let texts: Vec<String> = each().iter().map(Error::to_string).collect();
         let expected = [
             "pid 4711 (uid 1000) died; take the unread messages back, or connect to its successor",
-            "pid 4711 (uid 1000) has closed its mailbox and accepts no more messages; take the \
-             unread ones back",
+            "pid 4711 (uid 1000) has closed its mailbox or this lane, and accepts no more \
+             messages; take the unread ones back",
             "pid 4711 (uid 1000) could not reach the receiver's host; take the unread messages \
              back, or connect again",
             "position 12 is not the end of a record from 8 to 16; use a position that a record \

@@ -13,7 +13,7 @@
 //! | pending | `WELCOME`, no free descriptor or helper thread | unreadable | continues |
 //! | pending | `WELCOME` of a user that is not allowed | ended | `Denied` |
 //! | pending | path leads elsewhere, `HELLO` withdrawn | awaiting | continues |
-//! | pending | hang-up | gone | `OwnerDied` |
+//! | pending | hang-up | gone | `OwnerDied`, or `Closed` if the listener's process lives |
 //! | pending | the listener's process ended | gone | `OwnerDied` |
 //! | open | hang-up, process ended, socket closed at `CHUNK` | gone | `Closed`, `OwnerDied` |
 //! | open | liveness word dead, `CLOSED` | gone | `Closed`, `OwnerDied` |
@@ -36,7 +36,8 @@
 //! ([`OnDeath`](super::OnDeath); a lane without an address outlives no end); otherwise it means
 //! ended. A lane that a relay has accepted outlives the end of that relay, and of the next receiver
 //! until it accepts the lane, unless the relay has latched an end of the remote owner, which is
-//! checked first. From the first handover on, a sender waits while a receiver is full (`ENOBUFS`).
+//! checked first. A pending lane treats each hang-up as a death. From the first handover on, a
+//! sender waits while a receiver is full (`ENOBUFS`).
 //! An *unreadable* lane is pending, and checks again. A call that continues leaves its message in
 //! the lane. `Closed` is returned if the page of the ended receiver shows `CLOSED`. A shortage
 //! becomes an error after the handshake timeout. Every call on an ended lane returns the same
@@ -57,8 +58,9 @@ use super::remote_end::refusal_of_this_user;
 use super::wire::{self, ControlMessage, DecodeError};
 use crate::error::{Error, Peer, Result};
 use crate::lane::page::VERSION;
+use crate::sys::pidfd::has_table;
 use crate::sys::quarantine;
-use crate::sys::socket::{self, PeerSocket, ReceivedPacket, SenderCredentials};
+use crate::sys::socket::{self, PeerSocket, ReceivedPacket};
 
 /// Interval between checks of a path without an owner.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
@@ -241,6 +243,12 @@ impl Connection {
         // This is a placeholder: the state is replaced before any call returns.
         let none = EndedLane { last: None, reason: Error::WouldBlock };
         *self = match mem::replace(self, Self::Ended(none)) {
+            // The process closed its mailbox, or has none: it hung up and lives.
+            Self::Pending(PendingLane { owner: Some(owner), listener: peer, .. })
+                if !is_waited_out && reason == Error::OwnerDied { peer } && has_table(&owner) =>
+            {
+                Self::gone(None, Error::Closed { peer }, false)
+            }
             Self::Pending(_) => Self::gone(None, reason, is_waited_out),
             Self::Open(joined) => Self::gone(Some(DepartedReceiver(joined)), reason, is_waited_out),
             Self::Awaiting(awaiting) if is_waited_out => {
@@ -275,12 +283,6 @@ impl PendingLane {
     /// Returns a lane to the listener of an address.
     pub(super) fn new(owner: Option<OwnedFd>, listener: Peer, leads_to: Option<SocketId>) -> Self {
         Self { owner, listener, leads_to, looked_elsewhere: None, lack: None }
-    }
-
-    /// Returns a lane over a socket whose other end is unknown, because the process that made the
-    /// socket pair need not hold that end.
-    pub(super) fn over_socket() -> Self {
-        Self::new(None, Peer::UNKNOWN, None)
     }
 
     /// Receives one control message.
@@ -408,7 +410,12 @@ fn understand(received: Option<ReceivedPacket>, bytes: &[u8], peer: Peer) -> Res
     let note = wire::read_received(&bytes[..received.len], received.oversize);
     match (note, received.has_descriptors) {
         (Ok(ControlMessage::Room), false) => Ok(Incoming::Room),
-        (Ok(ControlMessage::Refused(errno)), false) => Err(refused(errno, received.from)),
+        // The message does not name the users that the receiver allows, and these need not include
+        // the receiver's own user.
+        (Ok(ControlMessage::Refused(libc::EACCES)), false) if received.from.is_some() => {
+            Err(refusal_of_this_user())
+        }
+        (Ok(ControlMessage::Refused(errno)), false) => Err(Error::Refused { errno }),
         (Err(DecodeError::Version(theirs)), _) => {
             Err(Error::VersionMismatch { ours: VERSION, theirs })
         }
@@ -420,15 +427,6 @@ fn strange(peer: Peer) -> Error {
     Error::Protocol {
         peer,
         what: "expected WELCOME, REFUSED or ROOM in turn, found another message",
-    }
-}
-
-fn refused(errno: i32, from: Option<SenderCredentials>) -> Error {
-    match (errno, from) {
-        // The message does not name the users that the receiver allows, and these need not include
-        // the receiver's own user.
-        (libc::EACCES, Some(_)) => refusal_of_this_user(),
-        _ => Error::Refused { errno },
     }
 }
 

@@ -160,7 +160,7 @@ pub enum OnDeath {
     /// If the receiver has died, the sender keeps the messages that were not acknowledged and hands
     /// them to the next owner of the address. If the receiver has closed its mailbox, it has ended
     /// on purpose: calls return [`Error::Closed`], as with `Fail`. A sender that the receiver had
-    /// not yet accepted cannot distinguish the two, and waits in either case.
+    /// not yet accepted cannot always distinguish the two, and waits in either case.
     WaitForSuccessor,
     /// Like `WaitForSuccessor`, but the sender also waits for the next owner if the receiver has
     /// closed its mailbox. Use it for a receiver that a service manager stops and restarts.

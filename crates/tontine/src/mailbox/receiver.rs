@@ -558,7 +558,7 @@ impl Mailbox {
     /// Closes the mailbox, like dropping it, and frees its address.
     ///
     /// Senders keep the unread messages, and their calls return [`Error::Closed`]. A sender that
-    /// the mailbox had not accepted yet receives [`Error::OwnerDied`] instead, as after a death. A
+    /// the mailbox had not accepted yet receives [`Error::OwnerDied`] if this process has ended. A
     /// sender with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) receives
     /// no error: it continues to send into its lane, and hands the lane to the next owner of the
     /// address.

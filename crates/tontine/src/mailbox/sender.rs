@@ -85,7 +85,8 @@ impl Options {
         socket::check_connected(&socket)?;
         let socket = PeerSocket::new(socket)?;
         socket::pass_credentials(&socket)?;
-        let pending = PendingLane::over_socket();
+        // The process that made the socket pair need not hold the other end.
+        let pending = PendingLane::new(None, Peer::UNKNOWN, None);
         Ok(Sender::new(OutboundLane::begin(socket, pending, None, self.clone())?))
     }
 }

@@ -1,11 +1,11 @@
-//! The end of another process, as a descriptor: [`open`], [`has_ended`].
+//! The end of another process, as a descriptor: [`open`], [`has_ended`], [`has_table`].
 //!
 //! A pidfd becomes readable when the whole process has ended, for any reason, independently of the
 //! process's liveness word. Unlike that word, it does not report `exec`. Neighbours:
 //! [`super::socket`] receives pidfds that the kernel attached to a message. These need no pid, and
 //! cannot refer to the wrong process.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -34,6 +34,21 @@ pub(crate) fn has_ended(pidfd: impl AsFd) -> bool {
         && wanted[0].revents().intersects(PollFlags::IN | PollFlags::HUP)
 }
 
+/// Returns `true` if the process has a table of descriptors, so that its program or an `exec` has
+/// closed what it no longer holds. A process that ends loses the table before its peers see
+/// hang-ups; its pidfd is readable only later. Returns `false` if `/proc` does not tell.
+pub(crate) fn has_table(pidfd: &OwnedFd) -> bool {
+    let field = |path: String, name: &str| {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok())
+    };
+    // The kernel writes the number that the process has in this `/proc`.
+    let pid = field(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd()), "Pid:");
+    let slots = pid.and_then(|pid| field(format!("/proc/{pid}/status"), "FDSize:"));
+    // Until it has ended, no other process has its number.
+    slots.is_some_and(|slots| slots > 0) && !has_ended(pidfd)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,10 +57,10 @@ mod tests {
     fn pidfd_is_readable_only_after_process_end() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
         let pidfd = open(child.id()).expect("pidfd");
-        assert!(!has_ended(&pidfd));
+        assert!(!has_ended(&pidfd) && has_table(&pidfd));
         child.kill().expect("kill");
         child.wait().expect("wait");
-        assert!(has_ended(&pidfd));
+        assert!(has_ended(&pidfd) && !has_table(&pidfd));
         assert_eq!(open(child.id()).expect_err("reaped").errno(), libc::ESRCH);
         assert_eq!(open(0).expect_err("no process").errno(), libc::EINVAL);
     }

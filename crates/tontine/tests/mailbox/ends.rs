@@ -2,12 +2,16 @@
 
 #![allow(unsafe_code, reason = "the end of a process")]
 
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use crate::asked_back::until_asked_back;
-use crate::asleep::until_asleep;
+use crate::asleep::{until_asleep, until_others_sleep};
 use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, reap, until};
+use crate::raw;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
@@ -360,5 +364,99 @@ fn sender_with_wait_through_restarts_survives_restart() {
             mailbox.ack();
             sending.join().expect("no panic");
         });
+    }
+}
+
+/// Occupies a process's descriptors, so that it takes a while to close them when it ends.
+fn hold_descriptors() -> Vec<std::fs::File> {
+    (0..400).map(|_| std::fs::File::open("/dev/null").expect("opened")).collect()
+}
+
+/// Regression: a sender reported the death of a live process that had hung up before WELCOME.
+#[test]
+fn hang_up_of_live_process_before_welcome_is_closed() {
+    alone!();
+    type HangUp = fn(&Path, &dyn Fn());
+    let hang_ups: [HangUp; 4] = [
+        |path, wait| {
+            let mailbox = Mailbox::bind(path).expect("binds");
+            wait();
+            drop(mailbox);
+        },
+        // The program has no mailbox.
+        |path, wait| {
+            let listener = raw::listen(path);
+            let connections = [raw::accept(&listener), raw::accept(&listener)];
+            wait();
+            drop(connections);
+            sleep_indefinitely();
+        },
+        |path, wait| {
+            let _mailbox = Mailbox::bind(path).expect("binds");
+            wait();
+            let _ = Command::new("sleep").arg("1000").exec();
+        },
+        // The connections wait at a child's copy of the listener.
+        |path, wait| {
+            let mailbox = Mailbox::bind(path).expect("binds");
+            let child = fork(|| sleep_indefinitely());
+            wait();
+            drop(mailbox);
+            kill(child);
+        },
+    ];
+    for hang_up in hang_ups {
+        let place = place();
+        let connected = Signal::new();
+        let listener = fork(|| {
+            let _held = hold_descriptors();
+            hang_up(&place.path, &|| {
+                connected.take();
+            });
+            sleep_indefinitely();
+        });
+        let mut sender = connect(&Options::new(), &place.path);
+        let waits = Options::new().on_death(OnDeath::WaitForSuccessor);
+        let mut waiting = connect(&waits, &place.path);
+        sender.send(b"unread").expect("sent");
+        waiting.send(b"unread").expect("sent");
+        connected.give(0);
+        let error = sender.wait_acked(Some(AMPLE)).expect_err("no receiver");
+        let Error::Closed { peer } = error else { panic!("expected Closed, found {error}") };
+        assert_eq!(peer.pid, Some(listener.cast_unsigned()));
+        assert_eq!(sender.take_unread().expect("closed"), [b"unread"]);
+        // A sender that waits for a successor waits after such an end, too.
+        assert_eq!(waiting.wait_acked(Some(SHORT)), Err(Error::TimedOut));
+        kill(listener);
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        until("the successor is found", || {
+            waiting.service().expect("waits");
+            mailbox.try_recv().is_ok_and(|message| *message == *b"unread")
+        });
+    }
+}
+
+/// The hang-up of a killed process is visible before the kernel reports its end.
+#[test]
+fn hang_up_of_killed_process_before_welcome_is_death() {
+    alone!();
+    for _ in 0..20 {
+        let place = place();
+        let path = place.path.clone();
+        let listener = fork(|| {
+            let _before = hold_descriptors();
+            let _mailbox = Mailbox::bind(&path).expect("binds");
+            let _after = hold_descriptors();
+            sleep_indefinitely();
+        });
+        let mut sender = connect(&Options::new(), &place.path);
+        sender.send(b"unread").expect("sent");
+        let killing = thread::spawn(move || {
+            until_others_sleep();
+            kill(listener);
+        });
+        let error = sender.wait_acked(Some(AMPLE)).expect_err("no receiver");
+        assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
+        killing.join().expect("killed");
     }
 }

@@ -126,12 +126,13 @@ impl KillBoard {
         worker::get(self.process(process, EXECUTED)) != 0
     }
 
-    /// Returns `true` if a receiver with this pid has closed its mailbox.
+    /// Returns `true` if a receiver with this pid has closed its mailbox, or its connections by
+    /// `exec`.
     pub(super) fn has_closed(&self, pid: u32) -> bool {
         let count = worker::get(&self.counts[1]) as usize;
         (0..count).any(|process| {
             worker::get(self.process(process, PID)) == u64::from(pid)
-                && worker::get(self.process(process, CLOSED)) != 0
+                && (worker::get(self.process(process, CLOSED)) != 0 || self.has_executed(process))
         })
     }
 
