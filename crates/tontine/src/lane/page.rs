@@ -74,9 +74,9 @@ pub(crate) const MIN_LOG2: u32 = 12;
 /// Base-2 logarithm of the largest chunk's size, chosen so that lengths and offsets fit 32 bits.
 pub(crate) const MAX_LOG2: u32 = 30;
 /// Total chunk size, in bytes, up to which a sender may pass chunks without a grant, so that
-/// messages can precede the acceptance of the lane. Chunks of 4 to 256 KiB, each twice as large as
+/// messages can precede the acceptance of the lane. Chunks of 4 to 512 KiB, each twice as large as
 /// the one before, fit into it.
-pub(crate) const UNGRANTED: u64 = 512 << 10;
+pub(crate) const UNGRANTED: u64 = 1 << 20;
 
 /// Returns the size in bytes of the ring in a chunk of `size` bytes.
 pub(crate) const fn ring(size: usize) -> usize {

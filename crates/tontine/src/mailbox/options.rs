@@ -257,7 +257,7 @@ impl Options {
     ///
     /// A chunk is a piece of the lane's memory. The smaller of the two ends' caps applies. The
     /// longest message is a little less than a quarter of the largest power of two within the cap.
-    /// A receiver accepts 512 KiB of a sender that connects, whatever its own cap is: the sender
+    /// A receiver accepts 1 MiB of a sender that connects, whatever its own cap is: the sender
     /// does not know the cap yet.
     /// Chunks that the sender no longer uses count against the cap until the receiver releases
     /// them.
@@ -270,7 +270,7 @@ impl Options {
     /// together (default 1 GiB; at least 4,096).
     ///
     /// The lanes have up to twice as much if some are empty and their senders, which make no call,
-    /// do not return memory that others need. One lane at a time may exceed the cap, by 512 KiB at
+    /// do not return memory that others need. One lane at a time may exceed the cap, by 1 MiB at
     /// most, with messages that were sent before the mailbox accepted the lane.
     pub fn mailbox_cap(mut self, bytes: u64) -> Self {
         self.mailbox_cap = bytes.max(4096);

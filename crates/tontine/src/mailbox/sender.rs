@@ -95,8 +95,8 @@ impl Sender {
     /// Opens a lane to the mailbox at `address`, with default [`Options`].
     ///
     /// Returns as soon as the socket is connected; the receiver accepts the connection inside its
-    /// next receiving call. Messages sent before that wait in the lane, which grows to 512 KiB:
-    /// one message of up to 128 KiB, or many small ones, need no receiving call. If the receiver
+    /// next receiving call. Messages sent before that wait in the lane, which grows to 1 MiB:
+    /// one message of up to 255 KiB, or many small ones, need no receiving call. If the receiver
     /// refuses the lane, a later call returns the error.
     ///
     /// # Errors

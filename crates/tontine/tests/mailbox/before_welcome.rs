@@ -1,4 +1,4 @@
-//! Messages that a sender sends before any receiver has accepted its lane: 512 KiB of chunks that
+//! Messages that a sender sends before any receiver has accepted its lane: 1 MiB of chunks that
 //! need no grant, whatever the caps of the receiver are.
 
 use std::path::Path;
