@@ -116,12 +116,6 @@ impl OutboundLane {
         self.connection.receiver()
     }
 
-    /// Returns the receiver or, before it has accepted the lane, the process that listens at the
-    /// address, or [`Peer::UNKNOWN`].
-    pub(super) fn owner(&self) -> Peer {
-        self.connection.peer()
-    }
-
     /// Returns the length of the longest message that the caps allow.
     pub(super) fn max_message_len(&self) -> usize {
         longest_message(1 << self.growth.largest_log2(self.cap().0))

@@ -25,7 +25,7 @@ impl Sender {
     /// Returns the process that owns the mailbox. Unlike [`Sender::peer`], it is known before that
     /// process has accepted the connection, unless the lane was opened over a socket.
     pub fn owner(&self) -> Option<Peer> {
-        let owner = self.lane.owner();
+        let owner = self.lane.connection.peer();
         (owner != Peer::UNKNOWN).then_some(owner)
     }
 
@@ -113,7 +113,7 @@ impl Sender {
     /// # }
     /// ```
     pub fn arm_acked(&mut self, position: u64) -> Result<bool> {
-        self.arm_for_ack(position)
+        self.wait.arm_for_ack(&mut self.lane, position)
     }
 
     /// Returns `true` while a relay reports that the remote host has not answered for some time.

@@ -55,7 +55,7 @@ use crate::sys::socket::{self, PeerSocket};
 /// ```
 pub struct Sender {
     pub(super) lane: OutboundLane,
-    wait: SenderWait,
+    pub(super) wait: SenderWait,
 }
 
 impl fmt::Debug for Sender {
@@ -519,11 +519,6 @@ impl Sender {
     /// Reverts [`Sender::arm`].
     pub(super) fn disarm(&mut self) {
         self.wait.disarm(&self.lane);
-    }
-
-    /// Does the work of [`Sender::arm_acked`].
-    pub(super) fn arm_for_ack(&mut self, position: u64) -> Result<bool> {
-        self.wait.arm_for_ack(&mut self.lane, position)
     }
 
     /// Returns the lane of an armed sender, whose descriptors the caller waits on.
