@@ -542,9 +542,12 @@ int tontine_sender_arm(struct tontine_sender *sender,
                        size_t length);
 
 /*
- Stores the receiver's process. ENODATA until the receiver has accepted the connection.
+ Stores the receiver's process. ENODATA until the receiver has accepted the connection, and while
+ this process cannot receive the answer, because it has no free descriptor or can start no thread
+ (`RLIMIT_NPROC`, a cgroup's `pids.max`): calls that wait then fail with ETIMEDOUT.
  */
-int tontine_sender_peer(struct tontine_sender *sender, struct tontine_peer *peer);
+int tontine_sender_peer(struct tontine_sender *sender,
+                        struct tontine_peer *peer);
 
 /*
  Returns the length in bytes of the longest message that the lane's cap allows. Once the receiver

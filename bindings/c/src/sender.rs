@@ -280,7 +280,9 @@ pub unsafe extern "C" fn tontine_sender_arm(sender: *mut tontine_sender, length:
     with(sender, |state| Ok(c_int::from(state.free()?.arm(length)?)))
 }
 
-/// Stores the receiver's process. ENODATA until the receiver has accepted the connection.
+/// Stores the receiver's process. ENODATA until the receiver has accepted the connection, and while
+/// this process cannot receive the answer, because it has no free descriptor or can start no thread
+/// (`RLIMIT_NPROC`, a cgroup's `pids.max`): calls that wait then fail with ETIMEDOUT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_sender_peer(
     sender: *mut tontine_sender,

@@ -282,7 +282,8 @@ impl Sender {
     /// Sends a message; blocks for at most `timeout` while the lane has no free space for it.
     ///
     /// # Errors
-    /// - [`Error::TimedOut`] if the lane had no free space within `timeout`. Nothing was sent.
+    /// - [`Error::TimedOut`] if the lane had no free space within `timeout`. Nothing was sent. A
+    ///   shortage in this process may be the cause: [`Sender::peer`].
     /// - Otherwise the errors of [`Sender::send`], in particular [`Error::OwnerDied`],
     ///   [`Error::Closed`] and [`Error::TooLarge`].
     ///
@@ -365,7 +366,8 @@ impl Sender {
     /// signal does not end the wait; see [`Sender::send`].
     ///
     /// # Errors
-    /// - [`Error::TimedOut`] if messages are still unacknowledged after `timeout`.
+    /// - [`Error::TimedOut`] if messages are still unacknowledged after `timeout`. A shortage in
+    ///   this process may be the cause: [`Sender::peer`].
     /// - [`Error::OwnerDied`] or [`Error::Closed`] if messages remain that the receiver will not
     ///   read, unless the options say to wait for its successor.
     /// - [`Error::Forked`] in a forked child.
@@ -449,7 +451,9 @@ impl Sender {
         self.lane.refresh()
     }
 
-    /// Returns the receiver's process, or `None` before it has accepted the connection.
+    /// Returns the receiver's process. Returns `None` before it has accepted the connection, and
+    /// while this process cannot receive the answer, because it has no free descriptor or can start
+    /// no thread (`RLIMIT_NPROC`, a cgroup's `pids.max`): calls that wait then time out.
     pub fn peer(&self) -> Option<Peer> {
         self.lane.receiver()
     }

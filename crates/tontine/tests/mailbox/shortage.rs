@@ -7,11 +7,12 @@
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::asleep::{until_asleep, until_others_sleep};
-use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
+use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, reap, until};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
@@ -270,6 +271,13 @@ fn become_ordinary_user() {
     }
 }
 
+/// Lets every user reach mailboxes in the folder of `path`, with the returned options.
+fn open_to_all(path: &Path) -> Options {
+    let folder = path.parent().expect("a folder");
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o777)).expect("set");
+    Options::new().allow_any_uid().mode(0o666)
+}
+
 /// Regression: only `accept` raised the soft limit of descriptors, and other calls lacked them
 /// first. With the usual limit of 1,024, a mailbox served 337 of its 1,024 senders. The kernel also
 /// bounds the descriptors in flight of an ordinary user by this limit.
@@ -280,9 +288,7 @@ fn lack_of_descriptors_raises_limit_of_both_ends() {
     const SOFT: u64 = 64;
     let place = place();
     let path = place.path.clone();
-    std::fs::set_permissions(path.parent().expect("a folder"), PermissionsExt::from_mode(0o777))
-        .expect("set");
-    let options = Options::new().allow_any_uid().mode(0o666);
+    let options = open_to_all(&path);
     let (mut told, mut tell) = std::io::pipe().expect("a pipe");
     let receiver = fork(|| {
         become_ordinary_user();
@@ -528,9 +534,7 @@ fn send_waits_while_locked_memory_is_at_limit() {
     alone!();
     let place = place();
     let path = place.path.clone();
-    std::fs::set_permissions(path.parent().expect("a folder"), PermissionsExt::from_mode(0o777))
-        .expect("set");
-    let options = Options::new().allow_any_uid().mode(0o666);
+    let options = open_to_all(&path);
     let mut mailbox = options.bind(&path).expect("binds");
     let large = vec![7; 3 << 20];
     let child = fork(|| {
@@ -564,5 +568,32 @@ fn send_waits_while_locked_memory_is_at_limit() {
     mailbox.ack();
     assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
     mailbox.ack();
+    assert_eq!(reap(child), 0);
+}
+
+/// WELCOME waits on the socket while the sender's process can start no thread that receives it.
+#[test]
+fn sender_that_can_start_no_thread_waits_without_peer() {
+    alone!();
+    let place = place();
+    let options = open_to_all(&place.path);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let accepted = Signal::new();
+    let child = fork(|| {
+        become_ordinary_user();
+        let mut sender = options.connect(&place.path).expect("connects");
+        let before = getrlimit(Resource::Nproc);
+        setrlimit(Resource::Nproc, Rlimit { current: Some(1), ..before }).expect("lowered");
+        sender.send(b"unread").expect("space in the first chunk");
+        accepted.take();
+        assert_eq!(sender.wait_acked(Some(SHORT)), Err(Error::TimedOut));
+        assert_eq!(sender.peer(), None);
+        setrlimit(Resource::Nproc, before).expect("raised");
+        sender.wait_acked(Some(AMPLE)).expect("read");
+        assert!(sender.peer().is_some());
+    });
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"unread");
+    mailbox.ack();
+    accepted.give(0);
     assert_eq!(reap(child), 0);
 }
