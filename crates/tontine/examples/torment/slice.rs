@@ -1,11 +1,13 @@
 //! A slice of a part: [`Slice`] inside the slice's process, [`start`] and [`SliceReport`] outside.
 //!
 //! The process prints its counts, one name and number per line. Violations are appended to a file
-//! in the directory, so that every forked worker can report them.
+//! in the directory. Every forked worker inherits its descriptor, so that a worker of another user,
+//! or without a free descriptor, can report them too.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +18,9 @@ use super::worker;
 
 /// Maximum delay between the end of a slice's time and the end of its process.
 const GRACE: Duration = Duration::from_secs(90);
+
+/// Name of the file of violations.
+const VIOLATIONS: &str = "violations";
 
 /// Maximum number of violations that one slice reports.
 const MAX_VIOLATIONS: u64 = 5;
@@ -48,6 +53,7 @@ pub(super) struct Slice {
     seed: u64,
     end: Instant,
     counts: worker::SharedWords,
+    violations: File,
 }
 
 /// Index of the shared word that holds the next case's number.
@@ -55,12 +61,18 @@ const CASE: usize = 5;
 
 impl Slice {
     pub(super) fn new(request: &SliceRequest) -> Self {
+        let violations = File::options()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(request.folder.join(VIOLATIONS));
         let slice = Self {
             folder: request.folder.clone(),
             part: request.part,
             seed: request.seed,
             end: Instant::now() + Duration::from_millis(request.milliseconds),
             counts: worker::shared(8),
+            violations: violations.expect("a file"),
         };
         worker::set(&slice.counts[CASE], request.case);
         slice.report_panics();
@@ -113,7 +125,7 @@ impl Slice {
 
     /// Reports a violation of `case`.
     pub(super) fn violate(&self, case: u64, text: &str) {
-        write_violation(&self.folder, case, text);
+        write_violation(&self.violations, case, text);
     }
 
     /// Reports a violation unless `holds`.
@@ -125,7 +137,7 @@ impl Slice {
 
     /// Returns the number of reported violations.
     pub(super) fn violations(&self) -> u64 {
-        read_violations(&self.folder).len() as u64
+        read_violations(&self.violations).len() as u64
     }
 
     /// Reports a case that cannot run on this machine, and the reason.
@@ -148,31 +160,33 @@ impl Slice {
 
     /// Makes every panic of this process and its workers a violation.
     fn report_panics(&self) {
-        let (folder, next) = (self.folder.clone(), &self.counts[CASE]);
+        let violations = self.violations.try_clone().expect("a descriptor");
+        let next = &self.counts[CASE];
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             let case = worker::get(next).saturating_sub(1);
-            write_violation(&folder, case, &format!("panic: {info}"));
+            write_violation(&violations, case, &format!("panic: {info}"));
             print(info);
         }));
     }
 }
 
 /// Appends one line in a single write, because several processes may append concurrently.
-fn write_violation(folder: &Path, case: u64, text: &str) {
-    if read_violations(folder).len() as u64 >= MAX_VIOLATIONS {
+fn write_violation(mut file: &File, case: u64, text: &str) {
+    if read_violations(file).len() as u64 >= MAX_VIOLATIONS {
         return;
     }
     let line = format!("{case} {}\n", text.replace('\n', "\\n"));
-    let file = File::options().create(true).append(true).open(folder.join("violations"));
-    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-    if let Err(error) = written {
+    if let Err(error) = file.write_all(line.as_bytes()) {
         eprintln!("a violation could not be written ({error}): {line}");
     }
 }
 
-fn read_violations(folder: &Path) -> Vec<(u64, String)> {
-    let text = std::fs::read_to_string(folder.join("violations")).unwrap_or_default();
+fn read_violations(file: &File) -> Vec<(u64, String)> {
+    let length = file.metadata().map_or(0, |file| file.len());
+    let mut bytes = vec![0; length as usize];
+    let text = file.read_exact_at(&mut bytes, 0).map(|()| String::from_utf8_lossy(&bytes));
+    let text = text.unwrap_or_default();
     let parse = |line: &str| {
         let (case, text) = line.split_once(' ').unwrap_or(("0", line));
         (case.parse().unwrap_or(0), text.replace("\\n", "\n  "))
@@ -263,7 +277,7 @@ pub(super) fn start(program: &Path, request: &SliceRequest) -> io::Result<SliceR
         outcome.messages = messages;
     }
     outcome.limits.extend(std::fs::read_to_string(folder.join("skipped")).ok());
-    outcome.violations = read_violations(folder);
+    outcome.violations = read_violations(&File::open(folder.join(VIOLATIONS))?);
     match status {
         None => {
             let stacks = worker::stacks(child.id() as i32);
