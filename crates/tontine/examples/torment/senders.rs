@@ -3,7 +3,7 @@
 //! The receiver and the honest sender are separate processes; each hostile sender runs one
 //! generated case after the other through raw sockets ([`hostile`]).
 
-#![allow(unsafe_code, reason = "record locks, limits and setuid")]
+#![allow(unsafe_code, reason = "record locks")]
 
 mod hostile;
 
@@ -16,6 +16,7 @@ use tontine::mailbox::{Fences, Mailbox, Options, WaitStrategy};
 
 use super::common::{Random, connect};
 use super::message::MessageHeader;
+use super::raw::PROCESS_PAGE;
 use super::raw::fuse::Mount;
 use super::slice::{MAX_CALL, MAX_PAUSE, Slice, SliceCounter};
 use super::wire;
@@ -33,13 +34,17 @@ const MAX_THREADS: usize = 1 + 8 + 4 + MAX_LANES;
 /// Maximum number of descriptors of the receiver in addition to its lanes: pending connections and
 /// its own descriptors.
 const MAX_OTHER_FDS: usize = 160;
-/// Descriptor limit of the receiver in half of the rounds. With this limit, passed descriptors may
-/// exceed the limit.
+/// Size in bytes of a control page.
+const CONTROL_PAGE: u64 = 4096;
+/// Hard limit of descriptors of the receiver in a third of the rounds. With this limit, passed
+/// descriptors may exceed the limit.
 const FEW_FDS: u64 = 400;
+/// Smallest soft limit of descriptors of a receiver that may raise the limit.
+pub(super) const MIN_FDS: u64 = 24;
 /// Maximum time without progress of an honest end that a FUSE server may block.
 const MAX_STALL: Duration = Duration::from_secs(10);
 /// Uid of a user that the receiver does not admit.
-const STRANGER: u32 = 65534;
+pub(super) const STRANGER: u32 = 65534;
 
 /// Shared words of a round.
 const STOP: usize = 0;
@@ -96,7 +101,7 @@ fn play(slice: &Slice, case: u64) {
         }
         peers.push(ForkedWorker::start(peer, || {
             if stranger {
-                become_stranger();
+                worker::become_user(STRANGER);
             }
             let file = mount.and_then(|mount| mount.open().ok());
             hostile::play(slice, &victims, file.as_ref(), &board[STOP]);
@@ -187,17 +192,6 @@ fn lock(path: &Path) -> File {
     file
 }
 
-fn become_stranger() {
-    // SAFETY: the worker is single-threaded, and only drops privileges.
-    unsafe {
-        libc::setgroups(0, std::ptr::null());
-        assert_eq!(libc::setgid(STRANGER), 0);
-        assert_eq!(libc::setuid(STRANGER), 0);
-    }
-    // A change of user clears the parent-death signal.
-    worker::end_with_parent();
-}
-
 /// Receives messages by all receiving calls, and checks time, order and resources.
 fn receive(slice: &Slice, victims: &Victims, board: SharedWords, seed: u64) {
     Life::register().expect("the main thread");
@@ -212,10 +206,10 @@ fn receive(slice: &Slice, victims: &Victims, board: SharedWords, seed: u64) {
         .wait_strategy(wire::pick(&mut random, &waiting))
         .fences(wire::pick(&mut random, &[Fences::Asymmetric, Fences::Symmetric]))
         .handshake_timeout(Duration::from_millis(300));
-    if random.below(2) == 0 {
-        let limit = libc::rlimit { rlim_cur: FEW_FDS, rlim_max: FEW_FDS };
-        // SAFETY: the call changes a limit of this process.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    match random.below(3) {
+        0 => worker::limit_descriptors(FEW_FDS, Some(FEW_FDS)),
+        1 => worker::limit_descriptors(MIN_FDS + random.below(64), None),
+        _ => {}
     }
     let mut mailbox = options.bind(&victims.socket).expect("binds");
     worker::set(&board[BOUND], 1);
@@ -327,11 +321,32 @@ fn within_bounds() -> Result<(), String> {
         let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
         Some(u64::from_str_radix(end, 16).ok()? - u64::from_str_radix(begin, 16).ok()?)
     };
-    let mapped: u64 = maps.lines().filter(|line| line.contains("/memfd:")).filter_map(size).sum();
+    let sizes: Vec<u64> =
+        maps.lines().filter(|line| line.contains("/memfd:")).filter_map(size).collect();
+    let mapped: u64 = sizes.iter().sum();
     if mapped > 2 * MAILBOX_CAP {
         return Err(format!("expected at most {} mapped bytes, found {mapped}", 2 * MAILBOX_CAP));
     }
+    let (max_mappings, mappings) = (max_mappings(&sizes), sizes.len() as u64);
+    if mappings > max_mappings {
+        let text = format!("expected at most {max_mappings} mappings, found {mappings}: {sizes:?}");
+        return Err(text);
+    }
     Ok(())
+}
+
+/// Returns the maximum number of mappings that a receiver with mappings of these sizes may have.
+///
+/// A lane maps two pages, the chunk that it reads, and at most log₂ n + 2 further chunks that have
+/// n × 4 KiB together (`most_chunks_passed`). The sum over the lanes is greatest if all have the
+/// same number of bytes.
+fn max_mappings(sizes: &[u64]) -> u64 {
+    // No chunk has the size of a process page, which is not a power of two.
+    let lanes = sizes.iter().filter(|size| **size == PROCESS_PAGE as u64).count() as u64;
+    let chunks: u64 = sizes.iter().filter(|size| **size != PROCESS_PAGE as u64).sum();
+    let each = chunks / lanes.max(1) / CONTROL_PAGE;
+    // The logarithm is rounded up.
+    lanes * (2 + 1 + 2 + u64::from(each.max(1).ilog2()) + 1)
 }
 
 /// Sends numbered messages until asked to stop, then waits until all are acknowledged.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Maximum lifetime of a worker, in seconds.
 const LIMIT_S: u32 = 240;
@@ -57,6 +58,24 @@ pub(super) fn end_with_parent() {
         libc::alarm(LIMIT_S);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
     }
+}
+
+/// Becomes an ordinary user, who is in no group but its own.
+pub(super) fn become_user(uid: u32) {
+    // SAFETY: the worker is single-threaded, and only drops privileges.
+    unsafe {
+        libc::setgroups(0, std::ptr::null());
+        assert_eq!(libc::setgid(uid), 0);
+        assert_eq!(libc::setuid(uid), 0);
+    }
+    // A change of user clears the parent-death signal.
+    end_with_parent();
+}
+
+/// Sets the soft limit of descriptors of this process, and the hard limit if one is given.
+pub(super) fn limit_descriptors(soft: u64, hard: Option<u64>) {
+    let maximum = hard.or(getrlimit(Resource::Nofile).maximum);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum }).expect("a limit");
 }
 
 /// Forks; the child runs `body` and exits with 0, or with 101 if it panics. Returns its pid.

@@ -16,11 +16,24 @@ use super::Victims;
 /// Number of connections that a hostile sender keeps open.
 const MAX_KEPT: usize = 30;
 
+/// Number of those that are sound except for their chunks.
+const MAX_MAPPED: usize = 8;
+
+/// Maximum number of chunks of a `HELLO`.
+const MAX_CHUNKS: u64 = 32;
+
 /// Runs cases until `stop` is set.
 pub(super) fn play(slice: &Slice, victims: &Victims, unanswered: Option<&File>, stop: &AtomicU64) {
-    let mut kept = VecDeque::new();
+    let (mut kept, mut mapped) = (VecDeque::new(), VecDeque::new());
     while worker::get(stop) == 0 {
         let mut random = slice.random(slice.next_case());
+        if random.below(3) == 0 {
+            mapped.extend(HostileConnection::begin_with_chunks(&mut random, victims));
+            if mapped.len() > MAX_MAPPED {
+                mapped.pop_front();
+            }
+            continue;
+        }
         let stock = Stock::new(
             &mut random,
             &[&victims.lock, &victims.database],
@@ -52,14 +65,45 @@ struct HostileConnection {
 }
 
 impl HostileConnection {
+    /// Connects, and passes chunks with `HELLO` and afterwards, of which the receiver maps as many
+    /// as it accepts.
+    fn begin_with_chunks(random: &mut Random, victims: &Victims) -> Option<Self> {
+        let logs = match random.below(3) {
+            // Each is as large as all before it together.
+            0 => std::iter::once(12).chain(12..12 + random.below(9) as u32).collect(),
+            1 => vec![12; 1 + random.below(MAX_CHUNKS) as usize],
+            _ => vec![12],
+        };
+        let lane = Self::dial(victims, &logs)?;
+        let names: Vec<u8> = logs.iter().map(|log2| *log2 as u8).collect();
+        let mut fds = vec![raw::life()];
+        fds.extend(lane.chunks.iter().map(|(chunk, _)| chunk.fd.as_fd()));
+        wire::say(&lane.socket, &raw::hello(1 << 20, &names), &fds);
+        wire::say(&lane.socket, &raw::note(raw::WANT, &[1 << 20, 0]), &[]);
+        // Wait for the grant: a receiver refuses a chunk that exceeds the granted bytes.
+        wire::is_readable(&lane.socket, Duration::from_millis(20));
+        let log2 = 12 + random.below(3) as u32;
+        let chunk = raw::chunk(log2);
+        let most = wire::pick(random, &[4, 2 * MAX_CHUNKS]);
+        for sequence in 0..random.below(most) {
+            let note = raw::chunk_note(log2, lane.chunks.len() as u64 + sequence);
+            wire::say(&lane.socket, &note, &[chunk.fd.as_fd()]);
+        }
+        Some(lane)
+    }
+
+    /// Connects, and makes chunks of these sizes, which are powers of two.
+    fn dial(victims: &Victims, logs: &[u32]) -> Option<Self> {
+        let socket = wire::dial(&victims.socket)?;
+        let chunks = logs.iter().map(|log2| (raw::chunk(*log2), 1_usize << log2)).collect();
+        Some(Self { socket, chunks, tail: RING, bell: None })
+    }
+
     /// Connects and sends a valid or an invalid `HELLO`, or nothing.
     fn begin(random: &mut Random, victims: &Victims, stock: &Stock<'_>) -> Option<Self> {
-        let socket = wire::dial(&victims.socket)?;
         let count = 1 + random.below(3) as usize;
         let logs: Vec<u32> = (0..count).map(|_| 12 + random.below(5) as u32).collect();
-        let chunks: Vec<(Memory, usize)> =
-            logs.iter().map(|log2| (raw::chunk(*log2), 1_usize << log2)).collect();
-        let mut lane = Self { socket, chunks, tail: RING, bell: None };
+        let mut lane = Self::dial(victims, &logs)?;
         if random.below(12) == 0 {
             return Some(lane);
         }
