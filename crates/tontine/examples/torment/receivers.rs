@@ -2,8 +2,10 @@
 //!
 //! A sender and a raw receiver ([`hostile`]) are two processes that run the same cases in step. In
 //! an *exact* case the receiver acknowledges like an honest receiver and then ends; the sender must
-//! take back exactly the unacknowledged messages. In the other cases the receiver misbehaves.
+//! take back exactly the unacknowledged messages. In the other cases the receiver misbehaves. The
+//! slice's own process is the third process that no message may reach ([`bystander`]).
 
+mod bystander;
 mod hostile;
 
 use std::path::Path;
@@ -13,6 +15,7 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{Fences, OnDeath, Options, Sender, WaitStrategy};
 
+use self::bystander::Bystander;
 use super::common::Random;
 use super::message::MessageHeader;
 use super::raw::fuse::Mount;
@@ -22,6 +25,8 @@ use super::worker::{self, ForkedWorker, SharedWords, Stopwatch};
 
 /// Timeout of calls that take a timeout.
 const TIMEOUT: Duration = Duration::from_millis(20);
+/// Handshake timeout of the sender.
+const HANDSHAKE: Duration = Duration::from_millis(200);
 /// Maximum time that the sender spends on one case.
 const CASE: Duration = Duration::from_millis(250);
 /// Number of cases per pair of processes.
@@ -42,6 +47,8 @@ enum ReceiverMode {
     Exact(ReceiverEnd),
     /// Acknowledges everything, keeps every chunk, and repeatedly requests memory back.
     Hoard,
+    /// Passes a descriptor that leads to a third process as its doorbell, and shows that it sleeps.
+    Deputy,
     /// Takes arbitrary actions.
     Wild,
 }
@@ -79,6 +86,7 @@ impl Case {
         let mode = match random.below(10) {
             0..4 => ReceiverMode::Exact(wire::pick(&mut random, &ends)),
             4 | 5 => ReceiverMode::Hoard,
+            6 => ReceiverMode::Deputy,
             _ => ReceiverMode::Wild,
         };
         let cap = 1 << (12 + random.below(8));
@@ -97,9 +105,10 @@ pub(super) fn run(slice: &Slice) {
         if let Err(why) = &mount {
             slice.note_skipped(why);
         }
+        let mut bystander = Bystander::new(&slice.folder, first);
         let mut receiver = ForkedWorker::start("hostile receiver", || {
             let file = mount.as_ref().ok().and_then(|mount| mount.open().ok());
-            hostile::play(slice, &path, board, file.as_ref());
+            hostile::play(slice, &path, board, &bystander, file.as_ref());
         });
         let mut sender = ForkedWorker::start("honest sender", || send(slice, &path, board));
         let end = Instant::now() + slice.left();
@@ -107,6 +116,9 @@ pub(super) fn run(slice: &Slice) {
         while sender.ended().is_none() && worker::get(&board[FINISHED]) == 0 {
             std::thread::sleep(Duration::from_millis(10));
             let case = worker::get(&board[CURRENT]);
+            if let Some(found) = bystander.take_arrived() {
+                slice.violate(case, &format!("expected no message at a third process, {found}"));
+            }
             if case != progress.0 {
                 progress = (case, Instant::now());
             }
@@ -178,7 +190,7 @@ fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)
     let options = Options::new()
         .lane_cap(case.cap)
         .on_death(mode)
-        .handshake_timeout(Duration::from_millis(200))
+        .handshake_timeout(HANDSHAKE)
         .shrink_after(Duration::from_millis(1))
         .wait_strategy(wire::pick(random, &[WaitStrategy::Sleep, spin]))
         .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]));
@@ -187,6 +199,9 @@ fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)
     loop {
         let (result, took) = watch.time(|| options.connect(path));
         slice.took(took);
+        slice.check(case.number, took < HANDSHAKE + MAX_CALL, || {
+            format!("expected connect to end in {:?}, found {took:?}", HANDSHAKE + MAX_CALL)
+        });
         match result {
             Ok(sender) => return Some((sender, mode)),
             Err(Error::NoMailbox { .. } | Error::TimedOut) if Instant::now() < until => {
@@ -250,7 +265,8 @@ impl CaseSender<'_> {
             let call = case.random.below(12);
             self.call(case, sender, call);
         }
-        if matches!(case.mode, ReceiverMode::Exact(_)) && self.ended.is_none() {
+        let must_end = matches!(case.mode, ReceiverMode::Exact(_) | ReceiverMode::Deputy);
+        if must_end && self.ended.is_none() {
             // The receiver ends the lane after a delay of its own.
             let until = Instant::now() + MAX_CALL;
             while self.ended.is_none() && Instant::now() < until {
@@ -318,6 +334,10 @@ impl CaseSender<'_> {
     /// Checks the state of an ended lane.
     fn check_end(&mut self, case: &mut Case, sender: &mut Sender, ended: &Error) {
         let ReceiverMode::Exact(end) = case.mode else {
+            let is_refused = matches!(ended, Error::Protocol { .. });
+            self.slice.check(case.number, case.mode != ReceiverMode::Deputy || is_refused, || {
+                format!("expected the lane to end with a protocol error, found {ended}")
+            });
             return self.check_wild_end(case, sender);
         };
         let expected = match end {

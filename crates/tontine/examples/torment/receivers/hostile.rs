@@ -18,6 +18,7 @@ use super::super::raw::{self, Memory, RING};
 use super::super::slice::Slice;
 use super::super::wire;
 use super::super::worker::{self, SharedWords};
+use super::bystander::Bystander;
 use super::{ACKNOWLEDGED, CURRENT, Case, RECEIVER_DONE, ReceiverEnd, ReceiverMode, SENDER_DONE};
 
 /// Offsets in the control page.
@@ -25,6 +26,9 @@ const STATE: usize = 64;
 const GRANTED: usize = 72;
 const POSITION: usize = 128;
 const ROOM: usize = 192;
+
+/// Offset in the process page: the first mailbox's receiver sleeps.
+const SLEEPING: usize = 128;
 
 /// Bits of the state.
 const CLOSED: u32 = 1;
@@ -34,7 +38,13 @@ const GIVE_BACK: u32 = 2;
 const DEAD: u32 = 1 << 30;
 
 /// Runs one case after the other, in step with the sender, until it is killed.
-pub(super) fn play(slice: &Slice, path: &Path, board: SharedWords, unanswered: Option<&File>) {
+pub(super) fn play(
+    slice: &Slice,
+    path: &Path,
+    board: SharedWords,
+    bystander: &Bystander,
+    unanswered: Option<&File>,
+) {
     let listener = raw::listen(path);
     loop {
         let number = worker::get(&board[CURRENT]);
@@ -43,7 +53,7 @@ pub(super) fn play(slice: &Slice, path: &Path, board: SharedWords, unanswered: O
         worker::set(&board[ACKNOWLEDGED], 0);
         while !done() {
             let Some(socket) = wire::accept(&listener, Duration::from_millis(5)) else { continue };
-            if let Some(mut lane) = HostileLane::welcome(socket, &mut case, unanswered) {
+            if let Some(mut lane) = HostileLane::welcome(socket, &mut case, bystander, unanswered) {
                 lane.play(slice, &mut case, board, &done);
                 // The connection of a dead process may outlive it.
                 while case.mode == ReceiverMode::Exact(ReceiverEnd::DeadConnected) && !done() {
@@ -109,7 +119,12 @@ struct HostileLane<'a> {
 
 impl<'a> HostileLane<'a> {
     /// Receives `HELLO` and replies, correctly unless the case is wild.
-    fn welcome(socket: OwnedFd, case: &mut Case, unanswered: Option<&'a File>) -> Option<Self> {
+    fn welcome(
+        socket: OwnedFd,
+        case: &mut Case,
+        bystander: &Bystander,
+        unanswered: Option<&'a File>,
+    ) -> Option<Self> {
         if !wire::is_readable(&socket, Duration::from_secs(1)) {
             return None;
         }
@@ -131,6 +146,14 @@ impl<'a> HostileLane<'a> {
         };
         fds.into_iter().skip(1).for_each(|fd| lane.take_chunk(fd));
         let random = &mut case.random;
+        if case.mode == ReceiverMode::Deputy {
+            // An honest sender rings if the receiver sleeps.
+            lane.page.half(SLEEPING).store(1, Ordering::Relaxed);
+            let bell = bystander.doorbell(random)?;
+            let fds = [lane.page.fd.as_fd(), lane.control.fd.as_fd(), bell.as_fd()];
+            wire::say(&lane.socket, &raw::note(raw::WELCOME, &[0, 0]), &fds);
+            return Some(lane);
+        }
         if case.mode != ReceiverMode::Wild || random.below(2) == 0 {
             let fds = [lane.page.fd.as_fd(), lane.control.fd.as_fd(), lane._bell.1.as_fd()];
             wire::say(&lane.socket, &raw::note(raw::WELCOME, &[0, 0]), &fds);
@@ -202,6 +225,7 @@ impl<'a> HostileLane<'a> {
                     }
                 }
                 ReceiverMode::Hoard => self.demand(slice, case, board),
+                ReceiverMode::Deputy => {}
                 ReceiverMode::Wild => self.lie(&mut case.random, board),
             }
             steps += 1;
@@ -308,7 +332,7 @@ impl<'a> HostileLane<'a> {
             12 | 13 => self.control.put(GRANTED, wire::edge(random)),
             14 => self.control.put(80, wire::edge(random)),
             15 => self.page.half(64).store(wire::edge(random) as u32, Ordering::Relaxed),
-            16 => self.page.half(128).store(random.below(2) as u32, Ordering::Relaxed),
+            16 => self.page.half(SLEEPING).store(random.below(2) as u32, Ordering::Relaxed),
             17 => {
                 for _ in 0..random.below(200) {
                     wire::say(&self.socket, &raw::note(raw::ROOM, &[]), &[]);
