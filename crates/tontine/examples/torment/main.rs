@@ -7,6 +7,7 @@
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+mod crowds;
 mod descriptors;
 mod heap;
 #[path = "../../tests/heap_members/mod.rs"]
@@ -33,7 +34,7 @@ use request::{SliceRequest, TormentPart, TormentRequest, USAGE};
 use slice::SliceReport;
 
 /// Number of slices of a run.
-const SLICES: u64 = 15;
+const SLICES: u64 = 18;
 /// Minimum duration of a slice.
 const MIN_SLICE: Duration = Duration::from_secs(2);
 /// Maximum duration of a slice.
@@ -140,6 +141,7 @@ fn serve(request: &SliceRequest) -> io::Result<bool> {
         TormentPart::Kills => kills::run(&slice),
         TormentPart::Senders => senders::run(&slice),
         TormentPart::Receivers => receivers::run(&slice),
+        TormentPart::Crowds => crowds::run(&slice),
         TormentPart::Heap => heap::run(&slice),
         TormentPart::Runtimes => runtimes::run(&slice),
     }

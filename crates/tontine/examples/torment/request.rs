@@ -13,6 +13,7 @@ usage: torment run [--seconds N] [--seed N] [--only PART] [--case N]
                  kills      Senders and receivers killed at random
                  senders    Raw hostile senders against an honest receiver
                  receivers  Raw hostile receivers against honest senders
+                 crowds     Many honest senders with few descriptors
                  heap       Members of a shared heap killed at random
                  runtimes   Tokio runtimes, dropped futures, forked children
   --case N     First case of each part, as named by a violation [default: 0]";
@@ -23,14 +24,15 @@ pub(crate) enum TormentPart {
     Kills,
     Senders,
     Receivers,
+    Crowds,
     Heap,
     Runtimes,
 }
 
 impl TormentPart {
     /// Every part, in the order of their slices.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Kills, Self::Senders, Self::Receivers, Self::Heap, Self::Runtimes];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Kills, Self::Senders, Self::Receivers, Self::Crowds, Self::Heap, Self::Runtimes];
 
     /// Returns the name on the command line and in reports.
     pub(crate) fn name(self) -> &'static str {
@@ -38,6 +40,7 @@ impl TormentPart {
             Self::Kills => "kills",
             Self::Senders => "senders",
             Self::Receivers => "receivers",
+            Self::Crowds => "crowds",
             Self::Heap => "heap",
             Self::Runtimes => "runtimes",
         }
