@@ -14,6 +14,7 @@ mod heap;
 mod heap_members;
 mod kills;
 mod message;
+mod names;
 #[path = "../../tests/raw/mod.rs"]
 mod raw;
 mod receivers;
@@ -39,6 +40,10 @@ const SLICES: u64 = 18;
 const MIN_SLICE: Duration = Duration::from_secs(2);
 /// Maximum duration of a slice.
 const MAX_SLICE: Duration = Duration::from_secs(30);
+
+/// Minimum duration in seconds of a run in which another user holds names. It takes these names
+/// while the first slices run.
+const MIN_NAMES_S: u64 = 60;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -72,6 +77,7 @@ fn run(request: &TormentRequest) -> io::Result<bool> {
     let program = std::env::current_exe()?;
     let seed = request.seed.unwrap_or_else(from_clock);
     println!("torment: seed {seed}, {} s", request.seconds);
+    let names = (request.seconds >= MIN_NAMES_S).then(names::HeldNames::start);
     let parts: Vec<TormentPart> = TormentPart::ALL
         .into_iter()
         .filter(|part| request.only.is_none_or(|only| only == *part))
@@ -102,6 +108,11 @@ fn run(request: &TormentRequest) -> io::Result<bool> {
     }
     for (part, total) in &totals {
         println!("{:<10}{total}", part.name());
+    }
+    match names.map(|names| names.map(|names| names.count())) {
+        Some(Ok((taken, all))) => println!("names     {taken} of {all} held by another user"),
+        Some(Err(why)) => println!("names     skipped: {why}"),
+        None => {}
     }
     Ok(totals.values().all(|total| total.violations.is_empty()))
 }
