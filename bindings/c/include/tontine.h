@@ -137,6 +137,17 @@
 #define TONTINE_ALLOW_ANY_UID 3
 
 /*
+ raise_descriptor_limit: a lack of descriptors doubles the process's soft limit (RLIMIT_NOFILE),
+ up to the hard limit.
+ */
+#define TONTINE_RAISE_DESCRIPTOR_LIMIT_YES 1
+
+/*
+ raise_descriptor_limit: the limit stays as it is.
+ */
+#define TONTINE_RAISE_DESCRIPTOR_LIMIT_NO 2
+
+/*
  A mailbox: receives the messages of many senders.
  */
 typedef struct tontine_mailbox tontine_mailbox;
@@ -221,6 +232,15 @@ typedef struct tontine_options {
    Permissions of the socket in the file system; default 0600, at most 0777.
    */
   uint32_t mode;
+  /*
+   TONTINE_RAISE_DESCRIPTOR_LIMIT_...; default YES. Programs that the process starts afterwards
+   inherit the raised limit.
+   */
+  uint32_t raise_descriptor_limit;
+  /*
+   For a setting of a later version; 0.
+   */
+  uint32_t reserved;
 } tontine_options;
 
 /*

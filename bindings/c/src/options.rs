@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "a struct of a program in C, of a size that it names")]
 
+use std::mem::offset_of;
 use std::time::Duration;
 
 use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
@@ -39,6 +40,12 @@ pub const TONTINE_ALLOW_OWN_UID: u32 = 1;
 pub const TONTINE_ALLOW_UID: u32 = 2;
 /// allow: processes of any user.
 pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
+
+/// raise_descriptor_limit: a lack of descriptors doubles the process's soft limit (RLIMIT_NOFILE),
+/// up to the hard limit.
+pub const TONTINE_RAISE_DESCRIPTOR_LIMIT_YES: u32 = 1;
+/// raise_descriptor_limit: the limit stays as it is.
+pub const TONTINE_RAISE_DESCRIPTOR_LIMIT_NO: u32 = 2;
 
 /// Settings of a mailbox or a sender; each ignores the settings that only the other uses. Clear the
 /// struct, set struct_size, then the settings that should differ from the defaults:
@@ -82,15 +89,23 @@ pub struct tontine_options {
     pub allowed_uid: u32,
     /// Permissions of the socket in the file system; default 0600, at most 0777.
     pub mode: u32,
+    /// TONTINE_RAISE_DESCRIPTOR_LIMIT_...; default YES. Programs that the process starts afterwards
+    /// inherit the raised limit.
+    pub raise_descriptor_limit: u32,
+    /// For a setting of a later version; 0.
+    pub reserved: u32,
 }
 
 /// Maximum size of the struct in any version. A larger `struct_size` means that the program did not
 /// set it.
 const LARGEST: usize = 4096;
 
+/// Size of the part of the struct that has settings.
+const SETTINGS: usize = offset_of!(tontine_options, reserved);
+
 /// The assertion ensures that the struct has no padding, so the program initialises every byte that
 /// is read.
-const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 6 * 4);
+const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 8 * 4);
 
 /// Returns the default settings of a C program, in which a signal handler ends a blocking call, as
 /// C programs expect.
@@ -116,7 +131,7 @@ pub(crate) unsafe fn read(given: *const tontine_options) -> CResult<Options> {
         let text = "struct_size is larger than any tontine_options; set it to its sizeof";
         return refuse(libc::E2BIG, text);
     }
-    let known = size.min(size_of::<tontine_options>());
+    let known = size.min(SETTINGS);
     // SAFETY: the caller's struct has `size` bytes.
     let theirs = unsafe { std::slice::from_raw_parts(given.cast::<u8>(), size) };
     if theirs[known..].iter().any(|byte| *byte != 0) {
@@ -188,6 +203,12 @@ impl tontine_options {
             TONTINE_ALLOW_ANY_UID => options.allow_any_uid(),
             _ => return unknown("allow"),
         };
+        options = match self.raise_descriptor_limit {
+            0 => options,
+            TONTINE_RAISE_DESCRIPTOR_LIMIT_YES => options.raise_descriptor_limit(true),
+            TONTINE_RAISE_DESCRIPTOR_LIMIT_NO => options.raise_descriptor_limit(false),
+            _ => return unknown("raise_descriptor_limit"),
+        };
         match self.mode {
             0 => Ok(options),
             mode if mode <= 0o777 => Ok(options.mode(mode)),
@@ -234,6 +255,8 @@ mod tests {
             allow: TONTINE_ALLOW_UID,
             allowed_uid: 4711,
             mode: 0o660,
+            raise_descriptor_limit: TONTINE_RAISE_DESCRIPTOR_LIMIT_NO,
+            reserved: 0,
         };
         let expected = defaults()
             .lane_cap(1 << 21)
@@ -246,7 +269,8 @@ mod tests {
             .fences(Fences::Symmetric)
             .on_death(OnDeath::WaitForSuccessor)
             .allow_uid(4711)
-            .mode(0o660);
+            .mode(0o660)
+            .raise_descriptor_limit(false);
         assert_eq!(of(&all), Ok(format!("{expected:?}")));
     }
 
@@ -282,18 +306,21 @@ mod tests {
         };
         assert!(newer(0).is_ok());
         assert_eq!(newer(1).expect_err("unknown"), libc::E2BIG);
+        let reserved = tontine_options { struct_size: WHOLE, reserved: 1, ..Default::default() };
+        assert_eq!(of(&reserved), Err(libc::E2BIG));
         let rubbish = tontine_options { struct_size: LARGEST + 1, ..Default::default() };
         assert_eq!(of(&rubbish), Err(libc::E2BIG));
     }
 
     #[test]
     fn unknown_values_are_refused() {
-        let set: [fn(&mut tontine_options); 5] = [
+        let set: [fn(&mut tontine_options); 6] = [
             |options| options.wait_strategy = 4,
             |options| options.fences = 3,
             |options| options.on_death = 4,
             |options| options.allow = 4,
             |options| options.mode = 0o1777,
+            |options| options.raise_descriptor_limit = 3,
         ];
         for set in set {
             let mut options = tontine_options { struct_size: WHOLE, ..Default::default() };

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -265,6 +266,32 @@ static void free_space_is_awaited(const char *path)
     tontine_mailbox_close(mailbox);
 }
 
+static void descriptor_limit_rises_unless_forbidden(const char *path)
+{
+    int next;
+    struct rlimit before, low, after;
+    tontine_options options = {.struct_size = sizeof options,
+                               .raise_descriptor_limit = TONTINE_RAISE_DESCRIPTOR_LIMIT_NO};
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_sender *sender;
+
+    /* dup() returns the lowest number that is free, so this limit leaves none. */
+    next = dup(0);
+    EXPECT(next >= 0 && close(next) == 0);
+    EXPECT(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    low = before;
+    low.rlim_cur = next;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    EXPECT_NULL(tontine_sender_connect(path, &options), EMFILE);
+    EXPECT(getrlimit(RLIMIT_NOFILE, &after) == 0 && after.rlim_cur == low.rlim_cur);
+    sender = tontine_sender_connect(path, NULL);
+    EXPECT(sender != NULL);
+    EXPECT(getrlimit(RLIMIT_NOFILE, &after) == 0 && after.rlim_cur > low.rlim_cur);
+    EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(mailbox);
+}
+
 static void sockets(void)
 {
     int pair[2];
@@ -362,6 +389,7 @@ int main(int count, char **arguments)
     messages(arguments[1]);
     a_restart_is_waited_out(arguments[1]);
     free_space_is_awaited(arguments[1]);
+    descriptor_limit_rises_unless_forbidden(arguments[1]);
     sockets();
     null_arguments_are_refused();
     a_forked_child_owns_nothing(arguments[1]);
