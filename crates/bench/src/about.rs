@@ -124,6 +124,9 @@ pub struct MechanismFacts {
 pub enum Idling {
     /// The receiver keeps a processor busy.
     Spins,
+    /// The receiver polls for a moment, then sleeps.
+    #[serde(rename = "spins-then-sleeps")]
+    SpinsThenSleeps,
     /// The receiver sleeps until the kernel or the C library wakes it.
     Sleeps,
     /// The receiver sleeps; a library or a network is between it and the sender.

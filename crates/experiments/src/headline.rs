@@ -17,6 +17,7 @@ pub(crate) const HEADLINE: &[HeadlineCells] = &[
             "flag-one-line",
             "flag-two-lines",
             "mailbox-spin",
+            "mailbox-default",
             "iceoryx2",
             "rtrb",
             "spinlock-ttas",

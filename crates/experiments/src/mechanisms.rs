@@ -42,6 +42,11 @@ pub(crate) fn spins(name: &str) -> bool {
     registry::find(name).is_some_and(|mechanism| mechanism.idle == Idle::Spins)
 }
 
+/// Returns `true` if both ends of a mechanism poll for a moment before they sleep.
+pub(crate) fn spins_then_sleeps(name: &str) -> bool {
+    registry::find(name).is_some_and(|mechanism| mechanism.idle == Idle::SpinsThenSleeps)
+}
+
 /// Returns the facts about all mechanisms, as they appear in results.json.
 pub(crate) fn facts() -> Vec<MechanismFacts> {
     registry::ALL.iter().map(of_one).collect()
@@ -52,6 +57,7 @@ fn of_one(mechanism: &Mechanism) -> MechanismFacts {
         name: mechanism.name.into(),
         receiver: match mechanism.idle {
             Idle::Spins => Idling::Spins,
+            Idle::SpinsThenSleeps => Idling::SpinsThenSleeps,
             Idle::Sleeps => Idling::Sleeps,
             Idle::Mediated => Idling::Mediated,
         },

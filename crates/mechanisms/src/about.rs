@@ -70,6 +70,8 @@ impl Mechanism {
 pub enum Idle {
     /// Both ends keep a processor busy.
     Spins,
+    /// The receiver polls for a moment, then sleeps.
+    SpinsThenSleeps,
     /// The receiver sleeps until the kernel or the C library wakes it.
     Sleeps,
     /// The receiver sleeps; a library or a network is between it and the sender.

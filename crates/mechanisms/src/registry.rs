@@ -83,6 +83,7 @@ registry![
     iceoryx::MonitoredIceoryx,
     mailbox::Spin,
     mailbox::Sleep,
+    mailbox::DefaultOptions,
     mailbox::MailboxMechanism,
     mailbox::ZeroCopy,
     mailbox::Succession,

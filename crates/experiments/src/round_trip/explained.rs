@@ -90,6 +90,11 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              6.16 recvmsg, two calls per ring and one more)",
         ),
         (
+            "mailbox-default",
+            "as in mailbox-spin if the message arrives within 20 µs of the wait, as in \
+             mailbox-sleep (with the fences of the sleeper) if it does not",
+        ),
+        (
             "container-tcp, container-netns",
             "write to send, read to wait, on a TCP socket; each packet crosses two veth pairs and \
              a bridge in the same call. To set it up, container-tcp talks to the engine through \

@@ -28,7 +28,7 @@ use tontine_mechanisms::end::Early;
 use tontine_mechanisms::registry;
 use tontine_mechanisms::spinlock::SpinlockEnd;
 
-use crate::mechanisms::{self, spins};
+use crate::mechanisms::{self, spins, spins_then_sleeps};
 use crate::placement_of;
 use container::ContainerLink;
 use flag::Lines;
@@ -59,13 +59,15 @@ const STAMP_LIMIT: f64 = 0.02;
 
 /// Additional ratios: of the library's mailbox to its rivals, of a handed-over block to a message,
 /// and of containers to the mechanisms that they extend.
-const BESIDES: [(&str, &str); 10] = [
+const BESIDES: [(&str, &str); 12] = [
     ("mailbox-spin", FLOOR_OF_TWO_WRITERS),
     ("iceoryx2", "mailbox-spin"),
     ("crossbeam", "mailbox-spin"),
     ("hand-over", "mailbox-spin"),
     ("mailbox-sleep", "eventfd"),
     ("mailbox-sleep", "futex"),
+    ("mailbox-default", "mailbox-spin"),
+    ("mailbox-default", "mailbox-sleep"),
     ("container-netns", "tcp-loopback"),
     ("container-tcp", "container-netns"),
     ("container-unix", "unix-stream"),
@@ -147,8 +149,11 @@ impl Experiment for RoundTrip {
     }
 
     fn run(&self, task: &InvocationTask) -> Result<Observed> {
-        let rounds = self.operations(&task.variant, task.size);
         let placement = placement_of(&task.params)?;
+        let rounds = match never_sleeps(&task.variant, placement) {
+            true => task.size.spinning_rounds(),
+            false => self.operations(&task.variant, task.size),
+        };
         measure(&task.variant, rounds, task.size.warm_up(rounds), placement, StampMode::Batched)
     }
 
@@ -160,6 +165,12 @@ impl Experiment for RoundTrip {
             .chain(BESIDES)
             .collect()
     }
+}
+
+/// Returns `true` if neither end of a variant sleeps between two rounds. If each end has a
+/// processor, the answer arrives while an end that polls before it sleeps still polls.
+fn never_sleeps(variant: &str, placement: Placement) -> bool {
+    spins(variant) || spins_then_sleeps(variant) && placement.here != placement.there
 }
 
 /// Measures `rounds` rounds of a variant, with the given stamps, after `warm_up` untimed rounds.
@@ -177,13 +188,15 @@ pub(crate) fn measure(
     if !VARIANTS.iter().any(|known| known.name == variant) {
         return Err(MeasureError::fail(format!("round-trip has no variant {variant}")));
     }
-    let spinning = spins(variant);
-    if spinning && placement.here == placement.there {
+    if spins(variant) && placement.here == placement.there {
         return Err(MeasureError::skip(
             "needs two processors: two spinning ends on one only wait for each other",
         ));
     }
-    let stamps = if spinning { stamps } else { StampMode::EveryRound };
+    let stamps = match never_sleeps(variant, placement) {
+        true => stamps,
+        false => StampMode::EveryRound,
+    };
     let clock = Clock::calibrated();
     let plan = RoundPlan { rounds, warm_up, stamps, placement, clock, paced: None };
     let mut observed = Observed::default();

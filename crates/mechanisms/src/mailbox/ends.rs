@@ -1,6 +1,6 @@
-//! Mailboxes as mechanisms: one whose receiver spins, one whose receiver sleeps, one in which a
-//! survivor notices a death, one without copies, and one whose lanes are handed over to a
-//! successor.
+//! Mailboxes as mechanisms: one whose receiver spins, one whose receiver sleeps, one with default
+//! options, one in which a survivor notices a death, one without copies, and one whose lanes are
+//! handed over to a successor.
 
 #![allow(unsafe_code, reason = "reads in place what our own senders wrote")]
 
@@ -49,6 +49,9 @@ pub struct Spin;
 /// `mailbox-sleep`. The round trip opens its ends, in order to try both ways of sharing the fences.
 pub struct Sleep;
 
+/// `mailbox-default`: both ends have default options.
+pub struct DefaultOptions;
+
 /// `mailbox`.
 pub struct MailboxMechanism;
 
@@ -92,6 +95,25 @@ impl Driver for Sleep {
             ),
         ],
     );
+}
+
+impl Driver for DefaultOptions {
+    const MECHANISM: Mechanism = Mechanism {
+        idle: Idle::SpinsThenSleeps,
+        ..Mechanism::new(
+            "mailbox-default",
+            KILLED,
+            &[Listing::new(
+                Asked::RoundTrip,
+                "a tontine mailbox at each end, 8 bytes per message, default options: both poll, \
+                 then sleep",
+            )],
+        )
+    };
+
+    fn pairs<U: PairUser>(user: U) -> Option<U::Out> {
+        Some(user.processes::<Self, WORD>())
+    }
 }
 
 impl Driver for MailboxMechanism {
@@ -277,6 +299,19 @@ impl PairDriver for Spin {
 
     fn open<const BYTES: usize>(post: Post, peers: &[PeerHandle<'_>]) -> Result<Correspondent> {
         post.open(&Options::new().wait_strategy(WaitStrategy::Spin).max_lanes(1), peers)
+    }
+}
+
+impl PairDriver for DefaultOptions {
+    type Half = Post;
+    type End<const BYTES: usize> = Correspondent;
+
+    fn pair(_: usize) -> Result<Couple<Post>> {
+        two_posts()
+    }
+
+    fn open<const BYTES: usize>(post: Post, peers: &[PeerHandle<'_>]) -> Result<Correspondent> {
+        post.open(&Options::new(), peers)
     }
 }
 

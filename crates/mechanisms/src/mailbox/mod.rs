@@ -24,7 +24,7 @@ use crate::descriptor::unix_pair;
 mod ends;
 mod relay;
 
-pub use ends::{MailboxMechanism, Sleep, Spin, Succession, ZeroCopy};
+pub use ends::{DefaultOptions, MailboxMechanism, Sleep, Spin, Succession, ZeroCopy};
 pub use relay::RelayMechanism;
 
 /// Timeout for two ends to connect.

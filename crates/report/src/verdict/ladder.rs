@@ -75,6 +75,7 @@ pub fn rungs(results: &Results) -> Vec<Rung<'_>> {
             let receiver = results.mechanism(row.name).map(|mechanism| mechanism.receiver);
             let waiting = match receiver {
                 Some(Idling::Spins) => "spins",
+                Some(Idling::SpinsThenSleeps) => "spins, then sleeps",
                 Some(Idling::Sleeps) => "sleeps",
                 Some(Idling::Mediated) => "library or network",
                 None => "",
