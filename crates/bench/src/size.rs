@@ -124,6 +124,12 @@ impl Size {
         self.pick(20, 30, 200)
     }
 
+    /// Returns the number of waits of a millisecond, with and without messages, that one invocation
+    /// of `waiting-cost` makes.
+    pub fn waits(self) -> usize {
+        self.pick(100, 200, 1_000)
+    }
+
     /// Returns the number of deaths for which one invocation waits.
     pub fn deaths(self) -> usize {
         self.pick(30, 50, 1_000)

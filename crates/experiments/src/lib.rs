@@ -5,7 +5,7 @@
 //! `shared_heaps`, `signal_delivery`, `spawn`, `survival`, `thread_vs_process`, `throughput`,
 //! `trees`; `builds`, `core_to_core`, `death_notice`, `fork_throughput`, `lost_signals`,
 //! `many_senders`, `queue_with_check`, `reentrancy`, `sessions`, `signal_throughput`,
-//! `thread_local`, `wake_up`; `as_published`.
+//! `thread_local`, `waiting_cost`, `wake_up`; `as_published`.
 //!
 //! Each experiment has a folder and implements [`tontine_bench::suite::Experiment`]. It lists its
 //! variants and, for one machine, its tasks, and returns the samples of a task in the order in
@@ -48,6 +48,7 @@ pub mod throughput;
 #[cfg(test)]
 mod told;
 mod trees;
+pub mod waiting_cost;
 pub mod wake_up;
 
 use tontine_bench::machine::topology::{Placement, Topology};
@@ -71,6 +72,7 @@ pub static SUITE: Suite = Suite {
         &lost_signals::LostSignals,
         &reentrancy::Reentrancy,
         &wake_up::WakeUp,
+        &waiting_cost::WaitingCost,
         &false_sharing::FalseSharing,
         &allocators::Allocators,
         &shared_heaps::SharedHeaps,

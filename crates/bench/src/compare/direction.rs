@@ -40,8 +40,8 @@ const NEUTRAL: [&str; 11] = [
     "own_thread",
 ];
 
-/// Shares of events that should be rare or never happen.
-const HARM: [&str; 9] = [
+/// Shares of events that should be rare or never happen, and the share of a processor that is used.
+const HARM: [&str; 10] = [
     "wedged",
     "torn",
     "lost",
@@ -51,6 +51,7 @@ const HARM: [&str; 9] = [
     "missed",
     "waited",
     "blocked",
+    "busy",
 ];
 
 /// Returns the direction in which a figure of this metric and unit gets worse.

@@ -182,6 +182,9 @@ fn title<'a>(experiment: &str, metric: &'a str) -> &'a str {
         "freed" => "Blocks freed per second",
         "reclaimed" => "Time until the blocks of a killed process are free",
         "given_back" => "Time until the kernel has the memory of a killed process",
+        "empty_wait" => "Processor time of a wait that ends by its timeout",
+        "per_message" => "Processor time per message, one message per millisecond",
+        "busy" => "Share of a processor that the receiver uses, one message per millisecond",
         "spawn" => "Time to create a process, let it end and wait for it",
         other => other,
     }

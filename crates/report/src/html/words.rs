@@ -41,6 +41,10 @@ fn param(name: &str, value: &str) -> String {
             || format!("{name} {value}"),
             |us| format!("after {} without a message", format::tick("ns", us * 1e3)),
         ),
+        "spin_us" => number.map_or_else(
+            || format!("{name} {value}"),
+            |us| format!("polls for {}", format::tick("ns", us * 1e3)),
+        ),
         "modelled" => format!("in a model of {value}"),
         "beside" => format!("next to {value}"),
         "computing" => format!("computing cut to {value}"),
@@ -101,6 +105,7 @@ mod tests {
             "1 sender, 1,048,576 bytes per message"
         );
         assert_eq!(of(&[("pause_us", "10000")]), "after 10 ms without a message");
+        assert_eq!(of(&[("spin_us", "5")]), "polls for 5 µs");
         assert_eq!(of(&[("modelled", "10 processors")]), "in a model of 10 processors");
         assert_eq!(of(&[("weather", "rain"), ("size", "big")]), "size big, weather rain");
     }
