@@ -49,6 +49,8 @@ const MANY_SENDERS: u64 = 64;
 ///     allow_uids: Other users who may send. By default only this user may.
 ///     report_deaths: If true, a receiving call raises `SenderDied` once for each sender whose
 ///         process died before it closed the sender, after the sender's last message.
+///     raise_descriptor_limit: If false, a lack of descriptors does not raise the process's soft
+///         limit (`RLIMIT_NOFILE`).
 ///
 /// Raises:
 ///     AddressInUse: A live process owns the address.
@@ -204,8 +206,9 @@ impl PyMailbox {
     #[new]
     #[pyo3(signature = (
         address, *, cap = None, spin = 20e-6, mode = 0o600, allow_uids = Vec::new(),
-        report_deaths = false
+        report_deaths = false, raise_descriptor_limit = true
     ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
         py: Python<'_>,
         address: PathBuf,
@@ -214,11 +217,13 @@ impl PyMailbox {
         mode: u32,
         allow_uids: Vec<u32>,
         report_deaths: bool,
+        raise_descriptor_limit: bool,
     ) -> PyResult<Self> {
         let lane_cap = cap.unwrap_or(DEFAULT_CAP);
         // Half of the mailbox's cap is for lanes with their whole cap.
         let mailbox_cap = lane_cap.saturating_mul(2 * MANY_SENDERS);
-        let options = options(cap, allow_uids).mode(mode).mailbox_cap(mailbox_cap);
+        let options = options(cap, allow_uids, raise_descriptor_limit);
+        let options = options.mode(mode).mailbox_cap(mailbox_cap);
         let poll_time = spin_time(spin)?;
         let opened = options.bind(shared::address(&address)).and_then(|mailbox| {
             let descriptor = duplicate(&mailbox)?;

@@ -45,6 +45,8 @@ const LONG: usize = 64 << 10;
 ///         the sender. It grows up to `cap` later.
 ///     spin: Seconds to poll before each sleep in the kernel (at most 0.1).
 ///     allow_uids: Other users who may own the mailbox. By default only this user may.
+///     raise_descriptor_limit: If false, a lack of descriptors does not raise the process's soft
+///         limit (`RLIMIT_NOFILE`).
 ///
 /// Raises:
 ///     NoMailbox: No process owns the address.
@@ -103,8 +105,9 @@ impl PySender {
     #[new]
     #[pyo3(signature = (
         address, *, timeout = 0.0, cap = None, first_chunk = 4096, spin = 20e-6,
-        allow_uids = Vec::new()
+        allow_uids = Vec::new(), raise_descriptor_limit = true
     ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
         py: Python<'_>,
         address: PathBuf,
@@ -113,10 +116,11 @@ impl PySender {
         first_chunk: u64,
         spin: f64,
         allow_uids: Vec<u32>,
+        raise_descriptor_limit: bool,
     ) -> PyResult<Self> {
         let limit = Timeout::of(timeout)?;
         let poll_time = spin_time(spin)?;
-        let options = options(cap, allow_uids)
+        let options = options(cap, allow_uids, raise_descriptor_limit)
             .wait_strategy(WaitStrategy::SpinThenSleep(poll_time))
             .interruptible(true)
             .first_chunk(first_chunk);

@@ -122,8 +122,12 @@ pub(crate) fn duplicate(end: &impl AsFd) -> tontine::Result<OwnedFd> {
 }
 
 /// Returns the options that both ends have.
-pub(crate) fn options(cap: Option<u64>, allow_uids: Vec<u32>) -> Options {
-    let mut options = Options::new();
+pub(crate) fn options(
+    cap: Option<u64>,
+    allow_uids: Vec<u32>,
+    raise_descriptor_limit: bool,
+) -> Options {
+    let mut options = Options::new().raise_descriptor_limit(raise_descriptor_limit);
     if let Some(bytes) = cap {
         options = options.lane_cap(bytes);
     }

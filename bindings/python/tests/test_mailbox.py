@@ -346,6 +346,39 @@ def test_message_is_kept_if_memory_is_short(address: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+def test_descriptor_limit_rises_unless_forbidden(address: str) -> None:
+    program = (
+        "import errno, os, pickle, resource\n"
+        "from tontine import Error, Mailbox, Queue, Sender\n"
+        f"address, other = {address!r}, {address + '-2'!r}\n"
+        "mailbox = Mailbox(address)\n"
+        "queue = Queue(address=other, raise_descriptor_limit=False)\n"
+        "consumer = pickle.loads(pickle.dumps(queue))\n"
+        "producer = Queue(address=address, raise_descriptor_limit=False)\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        # `dup` returns the lowest number that is free, so this limit leaves none.
+        "free = os.dup(0)\n"
+        "os.close(free)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))\n"
+        "for open_end in (\n"
+        "    lambda: Mailbox(other, raise_descriptor_limit=False),\n"
+        "    lambda: Sender(address, raise_descriptor_limit=False),\n"
+        "    consumer.bind,\n"
+        "    producer.connect,\n"
+        "):\n"
+        "    try:\n"
+        "        open_end()\n"
+        "    except Error as error:\n"
+        "        assert error.errno == errno.EMFILE, error\n"
+        "        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (free, hard)\n"
+        "        continue\n"
+        "    raise SystemExit('expected an Error')\n"
+        "sender = Sender(address)\n"
+        "assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > free\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 def test_blocked_sends_of_other_threads_do_not_block_try_send(address: str) -> None:
     mailbox = Mailbox(address)
     with Sender(address, cap=4096) as sender:

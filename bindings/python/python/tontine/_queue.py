@@ -53,6 +53,8 @@ class Queue(Generic[T]):
             ``bytes``.
         allow_uids: Other users who may put ``bytes``. Requires ``pickled=False`` and an address
             that they can reach.
+        raise_descriptor_limit: If false, a lack of descriptors does not raise the soft limit
+            (``RLIMIT_NOFILE``) of any process that uses the queue.
     """
 
     __module__ = "tontine"
@@ -64,6 +66,7 @@ class Queue(Generic[T]):
         address: str | os.PathLike[str] | None = None,
         pickled: bool = True,
         allow_uids: Sequence[int] = (),
+        raise_descriptor_limit: bool = True,
     ) -> None:
         if allow_uids and pickled:
             raise ValueError(
@@ -73,6 +76,7 @@ class Queue(Generic[T]):
         self._max_bytes = max_bytes
         self._pickled = pickled
         self._allow_uids = tuple(allow_uids)
+        self._raise_descriptor_limit = raise_descriptor_limit
         self._address = f"@tontine-{os.urandom(8).hex()}" if address is None else os.fspath(address)
         self._begin()
 
@@ -85,7 +89,7 @@ class Queue(Generic[T]):
         _queues.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("_max_bytes", "_pickled", "_allow_uids", "_address")
+        names = ("_max_bytes", "_pickled", "_allow_uids", "_raise_descriptor_limit", "_address")
         return {name: self.__dict__[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -114,6 +118,7 @@ class Queue(Generic[T]):
                     mode=0o666 if self._allow_uids else 0o600,
                     allow_uids=self._allow_uids,
                     report_deaths=True,
+                    raise_descriptor_limit=self._raise_descriptor_limit,
                 )
             return self._mailbox
 
@@ -163,6 +168,7 @@ class Queue(Generic[T]):
             cap=self._max_bytes,
             first_chunk=_FIRST_CHUNK,
             allow_uids=self._allow_uids,
+            raise_descriptor_limit=self._raise_descriptor_limit,
         )
         with self._lock:
             if self._sender is not None:

@@ -28,6 +28,7 @@ class Mailbox:
         mode: int = 0o600,
         allow_uids: Sequence[int] = (),
         report_deaths: bool = False,
+        raise_descriptor_limit: bool = True,
     ) -> Self: ...
     @property
     def address(self) -> str: ...
@@ -68,6 +69,7 @@ class Sender:
         first_chunk: int = 4096,
         spin: float = 20e-6,
         allow_uids: Sequence[int] = (),
+        raise_descriptor_limit: bool = True,
     ) -> Self: ...
     @property
     def address(self) -> str: ...
