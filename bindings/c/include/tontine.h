@@ -33,6 +33,7 @@
  *     EOPNOTSUPP       this thread was made without the C library and cannot hold a life
  *     ESTALE           the handle belongs to the process that forked this one
  *     ENOBUFS          a limited resource of this process is used up
+ *     EDQUOT           chunks that left the lane use up its cap, although everything is read
  *     EFBIG            shared memory would exceed the process's file size limit (RLIMIT_FSIZE)
  *     EPROTOTYPE       the socket is not SOCK_SEQPACKET of AF_UNIX, or not connected
  *     EBUSY            space is reserved: commit it or cancel it first

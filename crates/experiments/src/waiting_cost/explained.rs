@@ -22,7 +22,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         "The sender sends a message of 8 bytes every millisecond, unless the message before has \
          not been acknowledged, and sleeps in between. The receiver calls `recv_timeout` with a \
          timeout of 5 s: `per_message` is the processor time from one message to the next. `busy` \
-         is the share of the elapsed time during which the receiver ran.",
+         is its share of the millisecond.",
         "Ten waits and ten messages before that are warm-up and not counted.",
     ],
     timing: "CLOCK_THREAD_CPUTIME_ID of the receiver's thread, read between two calls, so that the \

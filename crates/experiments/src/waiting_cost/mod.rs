@@ -142,20 +142,18 @@ fn measure(options: &Options, waits: usize) -> Result<Observed> {
         until_announced(&mut mailbox, &[PeerHandle::Child(child.pid())])?;
         let empty_wait = empty_waits(&mut mailbox, waits)?;
         start.write_all(&[1]).during("write")?;
-        let (per_message, elapsed) = messages(&mut mailbox, waits)?;
-        Ok((empty_wait, per_message, elapsed))
+        Ok((empty_wait, messages(&mut mailbox, waits)?))
     });
-    let (empty_wait, per_message, elapsed) = taken.map_err(|ours| words.heard().unwrap_or(ours))?;
-    let busy = per_message.iter().sum::<f64>() / elapsed.as_nanos() as f64;
+    let (empty_wait, per_message) = taken.map_err(|ours| words.heard().unwrap_or(ours))?;
+    // The share of the periods, even if messages arrived more rarely. A try is a nanosecond in
+    // which the receiver may run.
+    let periods_ns = per_message.len() * PERIOD.as_nanos() as usize;
+    let busy = per_message.iter().sum::<f64>() / periods_ns as f64;
     Ok(Observed {
         series: vec![
             Series::ns("empty_wait", empty_wait),
             Series::ns("per_message", per_message),
-            // A try is a nanosecond in which the receiver may run.
-            Series::ns("busy", vec![busy])
-                .in_unit("share")
-                .by_mean()
-                .batched(elapsed.as_nanos() as usize),
+            Series::ns("busy", vec![busy]).in_unit("share").by_mean().batched(periods_ns),
         ],
         notes: vec![format!("each time contains a reading of the clock, {:.0} ns", reading())],
         ..Observed::default()
@@ -182,31 +180,27 @@ fn empty_waits(mailbox: &mut Mailbox, waits: usize) -> Result<Vec<f64>> {
         Err(error) => Err(failed("recv")(error)),
         Ok(_) => Err(MeasureError::fail("a message arrived before it was requested")),
     })
-    .map(|(samples, _)| samples)
 }
 
-/// Returns the processor time of each message, in ns, and the time in which they arrived.
-fn messages(mailbox: &mut Mailbox, messages: usize) -> Result<(Vec<f64>, Duration)> {
+/// Returns the processor time of each message, in ns.
+fn messages(mailbox: &mut Mailbox, messages: usize) -> Result<Vec<f64>> {
     in_turn(messages, || mailbox.recv_timeout(PATIENCE).map(|_| ()).map_err(failed("recv")))
 }
 
-/// Returns the thread's processor time of each of `count` calls, in ns, and the elapsed time of all
-/// of them, after [`WARM_UP`] calls. A call's time extends to the beginning of the next, so the
-/// times add up to the time of the loop.
-fn in_turn(count: usize, mut call: impl FnMut() -> Result<()>) -> Result<(Vec<f64>, Duration)> {
+/// Returns the thread's processor time of each of `count` calls, in ns, after [`WARM_UP`] calls. A
+/// call's time extends to the beginning of the next, so the times add up to the time of the loop.
+fn in_turn(count: usize, mut call: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     for _ in 0..WARM_UP {
         call()?;
     }
     let mut stamps = Vec::with_capacity(count + 1);
-    let began = Instant::now();
     stamps.push(processor_time());
     for _ in 0..count {
         call()?;
         stamps.push(processor_time());
     }
-    let elapsed = began.elapsed();
     let each = stamps.windows(2).map(|pair| (pair[1] - pair[0]).as_nanos() as f64);
-    Ok((each.collect(), elapsed))
+    Ok(each.collect())
 }
 
 /// Returns the processor time that the calling thread has used.

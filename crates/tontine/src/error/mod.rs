@@ -14,7 +14,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use self::text::{ExpectedUsers, HeldBy, LengthRemedy, RefusalRemedy, Shown};
+use self::text::{ExpectedUsers, HeldBy, HeldChunks, LengthRemedy, RefusalRemedy, Shown};
 
 mod text;
 
@@ -281,6 +281,19 @@ pub enum Error {
         max: u64,
     },
 
+    /// Chunks that left the lane count against its cap, and leave no space for the message, although
+    /// the receiver has read everything.
+    #[error("{held} bytes of a lane with a cap of {cap} are still in use: {}", HeldChunks(*.is_unknown))]
+    ChunksHeld {
+        /// Total size of these chunks.
+        held: u64,
+        /// The cap of the lane.
+        cap: u64,
+        /// `true` if the kernel does not report when their last mapping ends; `false` if a process
+        /// still maps them.
+        is_unknown: bool,
+    },
+
     /// Shared memory would exceed the process's file size limit, which includes memory files.
     #[error(
         "a memory file of {asked} bytes exceeds this process's limit of {limit} bytes for a file; \
@@ -385,6 +398,7 @@ impl Error {
             Self::InvalidSocket { .. } => libc::EPROTOTYPE,
             Self::InvalidOption { .. } => libc::EDOM,
             Self::Full { .. } => libc::ENOBUFS,
+            Self::ChunksHeld { .. } => libc::EDQUOT,
             Self::FileTooLarge { .. } => libc::EFBIG,
             Self::System { errno, .. } | Self::SystemAt { errno, .. } => *errno,
         }
@@ -431,6 +445,7 @@ mod tests {
             Error::InvalidSocket { reason: "expected a, found b" },
             Error::InvalidOption { option: "max_lanes", value: 0, reason: "allow one" },
             Error::Full { what: "mailboxes", max: 1024 },
+            Error::ChunksHeld { held: 4096, cap: 8192, is_unknown: true },
             Error::FileTooLarge { asked: 8192, limit: 4096 },
         ]
     }
@@ -480,6 +495,8 @@ mod tests {
             "this socket cannot carry a lane: expected a, found b",
             "option max_lanes cannot be 0 (0o0): allow one",
             "this process has reached its limit of 1024 mailboxes; free some first",
+            "4096 bytes of a lane with a cap of 8192 are still in use: their release cannot be \
+             observed; mount /proc, raise fs.inotify.max_user_instances, or raise lane_cap",
             "a memory file of 8192 bytes exceeds this process's limit of 4096 bytes for a file; \
              raise the limit (RLIMIT_FSIZE, `ulimit -f`), or send smaller messages",
         ];
@@ -495,6 +512,8 @@ mod tests {
         let max = LONGEST_MESSAGE;
         let text = Error::TooLarge { len: max + 1, max, set_by: None }.to_string();
         assert!(text.ends_with("the longest that any lane carries; split the message"), "{text}");
+        let text = Error::ChunksHeld { held: 1, cap: 2, is_unknown: false }.to_string();
+        assert!(text.contains("a process maps them; end the processes"), "{text}");
         let text = Error::NoMailbox { address: "/a\u{1b}[2J\n".into() }.to_string();
         assert!(text.starts_with("no process listens at /a\\u{1b}[2J\\n; "), "{text}");
         let text = Error::Denied { peer: PEER, allowed: vec![0, 7] }.to_string();

@@ -45,6 +45,21 @@ impl fmt::Display for LengthRemedy {
     }
 }
 
+/// Displays why chunks still count against a cap, and what to do: their release cannot be observed,
+/// or a process maps them.
+pub(super) struct HeldChunks(pub(super) bool);
+
+impl fmt::Display for HeldChunks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 {
+            "their release cannot be observed; mount /proc, raise fs.inotify.max_user_instances, \
+             or raise lane_cap"
+        } else {
+            "a process maps them; end the processes that the receiver forked, or raise lane_cap"
+        })
+    }
+}
+
 /// Displays the advice after a refusal with this error number.
 pub(super) struct RefusalRemedy(pub(super) i32);
 

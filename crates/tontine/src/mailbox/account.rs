@@ -3,7 +3,7 @@
 //! A chunk that leaves the chain (read to its end, given back, or taken back) is *released*: the
 //! sender closes and unmaps it, but its memory stays charged to the sender until the receiver
 //! releases it too. So the chunk counts against the cap until [`ReleaseWatch`] reports the
-//! receiver's release or, if the chunk could not be watched, until the connection ends. Neighbours:
+//! receiver's release or, if the chunk could not be watched, until the sender ends. Neighbours:
 //! [`super::growth`] checks the account before it makes a chunk.
 
 use std::collections::VecDeque;
@@ -100,14 +100,15 @@ impl ChunkAccount {
         }
     }
 
-    /// Forgets the unwatched chunks that an ended receiver held, because the kernel has freed them.
-    pub(super) fn forget_unknown(&mut self) {
-        self.released.retain(|chunk| matches!(chunk.holders, ChunkHolders::Watched(_)));
-    }
-
     /// Returns the number of bytes in all chunks, as of the last update.
     pub(super) fn bytes(&self) -> u64 {
         self.chain.iter().map(|chunk| chunk.bytes).sum::<u64>() + self.held()
+    }
+
+    /// Returns the number of bytes in released chunks whose release the kernel does not report.
+    pub(super) fn unknown(&self) -> u64 {
+        let unknown = |chunk: &&Chunk| matches!(chunk.holders, ChunkHolders::Unknown);
+        self.released.iter().filter(unknown).map(|chunk| chunk.bytes).sum()
     }
 
     /// Returns the number of bytes in released chunks that the receiver may still hold.

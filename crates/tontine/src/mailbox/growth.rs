@@ -44,6 +44,8 @@ pub(super) struct Growth {
     last_cap: u64,
     /// Time and size of the last request.
     wanted: Option<(Instant, u64)>,
+    /// Time since which only released chunks leave no space for a message.
+    held_since: Option<Instant>,
 }
 
 /// One message's search for space.
@@ -108,6 +110,7 @@ impl Growth {
             identity,
             last_cap: options.lane_cap,
             wanted: None,
+            held_since: None,
         };
         Ok((growth, LaneWriter::new(region, first_log2)))
     }
@@ -147,13 +150,12 @@ impl Growth {
         self.chunks.release_until(writer.chunks());
     }
 
-    /// Records that the lane was handed over: the chunks that the ended receiver held are free, and
-    /// its cap is the best estimate of the next receiver's.
+    /// Records that the lane was handed over: the ended receiver's cap is the best estimate of the
+    /// next receiver's.
     pub(super) fn handed_over(&mut self, last: Option<&DepartedReceiver>) {
         if let Some(last) = last {
             self.last_cap = last.max_message().unwrap_or(self.own_cap);
         }
-        self.chunks.forget_unknown();
     }
 
     /// Returns the cap that applies (total chunk size, in bytes), and the receiver if the cap is
@@ -258,8 +260,39 @@ impl Growth {
         own.min(cap.saturating_sub(writer.bytes()))
     }
 
+    /// Checks whether a message of `length` bytes waits for released chunks alone, because
+    /// everything in the lane is read.
+    ///
+    /// # Errors
+    /// [`Error::ChunksHeld`]: at once if the kernel does not report the release of these chunks,
+    /// otherwise if the wait has lasted for `patience`.
+    pub(super) fn check_held(
+        &mut self,
+        length: usize,
+        writer: &LaneWriter<OwnRegion>,
+        patience: Duration,
+    ) -> Result<()> {
+        let needed = log2_for(length).unwrap_or(MAX_LOG2);
+        let (held, unknown) = (self.chunks.held(), self.chunks.unknown());
+        let fits_without = |freed: u64| {
+            let bytes = self.chunks.bytes() - freed + (1 << needed);
+            bytes <= self.own_cap + (1 << self.first_log2)
+        };
+        let waits_for_chunks = writer.is_read() && fits_without(held) && !fits_without(0);
+        if !waits_for_chunks {
+            self.held_since = None;
+            return Ok(());
+        }
+        let is_unknown = !fits_without(held - unknown);
+        let since = *self.held_since.get_or_insert_with(Instant::now);
+        if is_unknown || since.elapsed() >= patience {
+            return Err(Error::ChunksHeld { held, cap: self.own_cap, is_unknown });
+        }
+        Ok(())
+    }
+
     /// Returns `true` if, after a chunk of this size, the lane could not grow to its largest chunk
-    /// while the receiver holds released chunks, possibly until the connection ends.
+    /// while the receiver holds released chunks, possibly until the sender ends.
     fn leaves_no_space_for_largest(&self, log2: u32, largest: u32) -> bool {
         self.is_memory_held()
             && log2 < largest

@@ -162,42 +162,54 @@ impl Mailbox {
         if self.lanes.len() >= self.options.max_lanes {
             return Err(Error::Full { what: "lanes", max: self.options.max_lanes as u64 });
         }
-        let granted = self.first_grant(&hello)?;
-        self.begin(socket, peer, &hello, passed, granted)
+        let (granted, excess) = self.first_grant(&hello)?;
+        let lane = self.begin(socket, peer, &hello, passed, granted)?;
+        Ok(lane.map(|lane| LaneInit { excess, ..lane }))
     }
 
-    /// Returns the total chunk size, in bytes, that a connecting sender may have without a request.
-    /// Half of the mailbox's memory is granted to the senders that connect first: each receives its
+    /// Returns the total chunk size, in bytes, that a connecting sender may have without a request,
+    /// and the part of it that exceeds the caps. Half of the mailbox's memory is granted to the senders that connect first: each receives its
     /// whole cap, so that it need not wait for a busy receiver. A quarter is shared equally. The
     /// rest is lent on request. If less than an equal share is left, the senders that may still
     /// connect share the remainder.
-    pub(super) fn first_grant(&self, hello: &Hello) -> Result<u64> {
+    pub(super) fn first_grant(&self, hello: &Hello) -> Result<(u64, u64)> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
-        let left = self.bytes_left();
+        let MemoryLeft { regular: left, total } = self.memory_left();
         let wanted = self.options.lane_cap.min(hello.cap);
         let places = (self.options.max_lanes - self.lanes.len()).max(1) as u64;
         let most = self.options.lane_cap.min(left);
-        // A lane that is handed over may have grown while no receiver had accepted it.
-        let grew = hello.handover > 0
-            && brought <= UNGRANTED
-            && self.lanes.in_use() <= self.options.mailbox_cap;
-        if brought > most && !grew {
-            return Err(Error::Full { what: "bytes per lane", max: most });
+        if brought > most {
+            // A lane that is handed over may have grown while no receiver had accepted it.
+            if hello.handover == 0 || brought > UNGRANTED.min(total) {
+                return Err(Error::Full { what: "bytes per lane", max: most });
+            }
+            // With a small chunk more, the sender can return its large one.
+            let granted = brought + (1 << MIN_LOG2);
+            return Ok((granted, granted - most));
         }
         if self.lanes.granted().saturating_add(wanted) <= self.options.mailbox_cap / 2 {
-            return Ok(wanted.max(brought));
+            return Ok((wanted.max(brought), 0));
         }
-        let spare = self.share().min(left.saturating_sub(brought) / places);
-        Ok(wanted.min(brought + spare).max(brought))
+        let others = (places - 1).saturating_mul(1 << MIN_LOG2);
+        let spare = self.share().min((left - brought).saturating_sub(others) / places);
+        Ok((wanted.min(brought + spare).max(brought), 0))
     }
 
-    /// Returns the number of bytes that may still be granted. Memory of empty lanes whose senders
-    /// do not return it on request is lent a second time, so that the lanes together have at most
-    /// twice the cap.
-    pub(super) fn bytes_left(&self) -> u64 {
+    /// Returns the number of bytes that may still be granted.
+    pub(super) fn memory_left(&self) -> MemoryLeft {
         let cap = self.options.mailbox_cap;
-        let unused = cap.saturating_sub(self.lanes.in_use());
-        unused.min(cap.saturating_mul(2).saturating_sub(self.lanes.granted()))
+        let (excess, regular, needed) = self.lanes.granted_parts();
+        let twice = cap.saturating_mul(2);
+        let total = twice.saturating_add(UNGRANTED).saturating_sub(excess + regular);
+        let unused = cap.saturating_sub(needed).min(twice.saturating_sub(regular));
+        MemoryLeft { regular: unused.min(total), total }
+    }
+
+    /// Returns the number of bytes for the smallest chunk of every sender that may still connect.
+    pub(super) fn reserve(&self) -> u64 {
+        // `max_lanes` may be usize::MAX.
+        let places = self.options.max_lanes.saturating_sub(self.lanes.len()) as u64;
+        places.saturating_mul(1 << MIN_LOG2)
     }
 
     /// Returns the number of bytes that each lane may have in addition to its chunk, even if other
@@ -291,6 +303,7 @@ impl Mailbox {
             control,
             fences,
             granted,
+            excess: 0,
             cap: hello.cap,
             doorbell,
             pidfd: process,
@@ -326,6 +339,16 @@ impl Mailbox {
         }
         Ok(())
     }
+}
+
+/// The memory that a mailbox may still grant, in bytes.
+pub(super) struct MemoryLeft {
+    /// Memory within the cap. The memory of empty lanes whose senders do not return it on request
+    /// counts as unused, so that the lanes together have up to twice the cap.
+    pub(super) regular: u64,
+    /// Memory for messages that precede the acceptance of a lane: what the lanes together have
+    /// never exceeds twice the cap and [`UNGRANTED`].
+    pub(super) total: u64,
 }
 
 /// State of a handshake after one attempt.
@@ -373,7 +396,7 @@ impl Mailbox {
         if quarantine::is_full(socket::owner(socket)?.uid) {
             return Ok(Hearing::Busy);
         }
-        let most = self.options.lane_cap.min(self.bytes_left()).max(UNGRANTED);
+        let most = self.options.lane_cap.min(self.memory_left().regular).max(UNGRANTED);
         let expected = move |bytes: &[u8]| wire::expected(bytes, most);
         Ok(match socket::receive_passed(socket, wire::LONGEST, true, expected)? {
             None => Hearing::Silence,

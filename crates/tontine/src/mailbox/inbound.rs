@@ -88,6 +88,8 @@ pub(super) struct InboundLane {
     spare: u64,
     /// Bytes of chunks that the sender may have.
     pub(super) granted: u64,
+    /// The part of `granted` that exceeds the caps.
+    pub(super) excess: u64,
     /// Maximum number of bytes that the sender accepts.
     pub(super) cap: u64,
     pub(super) socket: PeerSocket,
@@ -110,6 +112,8 @@ pub(super) struct LaneInit {
     pub(super) control: Control,
     pub(super) fences: FenceMode,
     pub(super) granted: u64,
+    /// The part of `granted` that exceeds the caps.
+    pub(super) excess: u64,
     pub(super) cap: u64,
     pub(super) doorbell: PeerSocket,
     pub(super) pidfd: Option<OwnedFd>,
@@ -145,6 +149,7 @@ impl InboundLane {
             first_size,
             spare: beginning.granted.saturating_sub(brought),
             granted: beginning.granted,
+            excess: beginning.excess,
             cap: beginning.cap,
             socket,
             doorbell: beginning.doorbell,
@@ -163,7 +168,7 @@ impl InboundLane {
     /// Returns `true` if a control message waits for descriptors or memory of this process, or for
     /// a grant.
     pub(super) fn is_short(&self) -> bool {
-        self.unreceived.is_some()
+        self.unreceived.is_some() || self.owed > 0
     }
 
     /// Returns the shortage because of which a control message waits.
@@ -445,7 +450,6 @@ impl InboundLane {
             return false;
         }
         self.owed = total;
-        self.unreceived = Some(Error::Full { what: "bytes per mailbox", max: self.granted });
         true
     }
 
@@ -502,6 +506,7 @@ impl InboundLane {
         let granted = self.granted.min(size as u64 + self.spare);
         self.control.grant(granted);
         self.control.give_back(false);
+        self.excess = self.excess.saturating_sub(self.granted - granted);
         self.granted = granted;
         self.notify_space();
     }
@@ -533,6 +538,8 @@ impl InboundLane {
             Some(since) if now - since >= after => {
                 self.control.give_back(true);
                 self.asked_back = true;
+                // A sender that still needs what it requested asks again.
+                self.wants = 0;
                 self.idle_since = None;
                 // Wakes the sender, which may wait for a grant while other senders wait for its
                 // memory.

@@ -108,10 +108,10 @@ impl Lanes {
         self.busy.len() + self.idle.len()
     }
 
-    /// Returns the lanes with a control message that could not be received for lack of descriptors
-    /// or memory.
+    /// Returns the lanes with a control message that could not be received for lack of descriptors,
+    /// memory or a grant.
     pub(super) fn short_ones(&mut self) -> Vec<SenderId> {
-        self.all().filter(|lane| lane.is_short()).map(|lane| lane.id).collect()
+        self.all().filter(|lane| lane.is_short() || lane.put_off).map(|lane| lane.id).collect()
     }
 
     /// Returns `true` if a lane relies on this process to execute the fence for both ends.
@@ -368,11 +368,16 @@ impl Lanes {
         self.slots.iter().filter_map(|slot| slot.lane.as_ref()).map(|lane| lane.granted).sum()
     }
 
-    /// Returns the part of [`Lanes::granted`] that lanes may need: lanes that are empty and do not
-    /// return memory on request do not count.
-    pub(super) fn in_use(&self) -> u64 {
+    /// Returns the parts of [`Lanes::granted`]: what was granted in excess of the caps; the rest;
+    /// and of this rest, what lanes may need: lanes that are empty and do not return memory on
+    /// request do not count.
+    pub(super) fn granted_parts(&self) -> (u64, u64, u64) {
         let lanes = self.slots.iter().filter_map(|slot| slot.lane.as_ref());
-        lanes.filter(|lane| !lane.is_unresponsive()).map(|lane| lane.granted).sum()
+        lanes.fold((0, 0, 0), |(excess, regular, needed), lane| {
+            let part = lane.granted - lane.excess;
+            let needs = if lane.is_unresponsive() { 0 } else { part };
+            (excess + lane.excess, regular + part, needed + needs)
+        })
     }
 
     /// Grants a lane `more` bytes.

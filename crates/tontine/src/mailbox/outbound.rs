@@ -430,7 +430,10 @@ impl OutboundLane {
         };
         let cap = self.cap().0;
         match self.growth.plan(length, cap, granted, &self.writer) {
-            GrowthStep::Stay => Ok(false),
+            GrowthStep::Stay => {
+                let patience = self.options.handshake_timeout;
+                self.growth.check_held(length, &self.writer, patience).map(|()| false)
+            }
             GrowthStep::GoOnIn(log2) => self.go_on_in(log2),
             GrowthStep::AskFor(bytes) => {
                 if let Some(joined) = self.connection.open()
@@ -465,7 +468,7 @@ impl OutboundLane {
                 SendResult::Gone => {
                     // A receiver that refuses the lane has sent the reason.
                     self.listen();
-                    if self.connection.is_live() {
+                    if self.connection.is_live() && !self.connection.is_unreadable() {
                         self.end(self.connection.noticed_end());
                     }
                     return Ok(false);

@@ -217,6 +217,7 @@ impl Sender {
     /// - [`Error::Forked`] in a forked child.
     /// - [`Error::Denied`], [`Error::Refused`] or [`Error::VersionMismatch`] if the receiver
     ///   refused the lane, [`Error::Protocol`] if it broke the protocol.
+    /// - [`Error::ChunksHeld`] if the lane is empty, and chunks that left it use up its cap.
     /// - [`Error::FileTooLarge`] if the lane must grow beyond the process's file size limit, and
     ///   [`Error::System`] if another resource is short.
     ///

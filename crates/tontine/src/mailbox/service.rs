@@ -10,7 +10,6 @@ use super::inbound::InboundLane;
 use super::listener::{EventSource, GENERATION_MASK, same_generation};
 use super::receiver::Mailbox;
 use crate::error::{Peer, Result};
-use crate::lane::page::MIN_LOG2;
 use crate::lane::reader::ProtocolError;
 use crate::sync::Ordering;
 use crate::sys::doorbell;
@@ -60,18 +59,19 @@ impl Mailbox {
         let after = self.options.shrink_after;
         let before = now.checked_sub(after)?;
         let mut next = self.give_up_copy(now, before).then_some(after);
-        let mut wanting = Vec::new();
+        let (mut wanting, mut is_owed) = (Vec::new(), false);
         let wanted = self.lanes.wanted.then(|| self.share());
         for lane in self.lanes.all() {
             next = [next, lane.ask_back(now, after, wanted)].into_iter().flatten().min();
             if lane.wants > 0 {
                 wanting.push(lane.id.slot);
             }
+            is_owed |= lane.owed > 0;
             // Nothing else reports a sender that called `exec` while a forked child has its
             // connection.
             lane.ended |= !lane.watch.is_alive();
         }
-        self.lanes.wanted = !wanting.is_empty();
+        self.lanes.wanted = !wanting.is_empty() || is_owed;
         wanting.into_iter().for_each(|slot| self.lend(slot));
         [next, self.lanes.wanted.then_some(after)].into_iter().flatten().min()
     }
@@ -149,8 +149,13 @@ impl Mailbox {
     /// Retries the work that was deferred.
     fn try_again(&mut self) -> Result<()> {
         self.door.stop_timer();
+        let mut is_exhausted = false;
         for id in self.lanes.short_ones() {
-            self.hear(id.slot, id.generation & GENERATION_MASK);
+            let is_owed = |lane: &mut InboundLane| lane.owed > 0;
+            if !is_exhausted || !self.lanes.at(id.slot).is_some_and(is_owed) {
+                self.hear(id.slot, id.generation & GENERATION_MASK);
+                is_exhausted |= self.lanes.at(id.slot).is_some_and(is_owed);
+            }
         }
         for number in self.door.deferred_numbers() {
             self.answer(number);
@@ -199,7 +204,7 @@ impl Mailbox {
             return self.lanes.remove_broken(slot, broken);
         }
         let Some(lane) = self.lanes.at(slot) else { return };
-        if lane.ended {
+        if lane.ended && !lane.is_short() {
             // Otherwise the set would report the hang-up until the lane is drained.
             self.door.unwatch(lane.socket.as_fd());
             return;
@@ -238,27 +243,27 @@ impl Mailbox {
         }
     }
 
-    /// Grants a lane the memory of a chunk that was passed without a grant. One lane at a time may
-    /// exceed the mailbox's cap, so that its messages are received whatever the caps are. Returns
-    /// `false` if another lane does so already.
+    /// Grants a lane the memory of a chunk that was passed without a grant, even if it exceeds the
+    /// caps. Returns `false` if the excess of all lanes would be too large.
     fn lend_owed(&mut self, slot: u32) -> bool {
-        let in_use = self.lanes.in_use();
+        let (left, reserve) = (self.memory_left(), self.reserve());
         let Some(lane) = self.lanes.at(slot) else { return false };
-        let is_lent = in_use - lane.granted <= self.options.mailbox_cap;
-        if is_lent {
-            lane.grant(lane.owed);
+        let more = lane.owed - lane.granted;
+        if more > left.total.saturating_sub(reserve) {
+            return false;
         }
-        is_lent
+        if more > left.regular.saturating_sub(reserve) {
+            lane.excess += more;
+        }
+        lane.grant(lane.owed);
+        true
     }
 
     /// Grants a lane's request in full if enough memory is left. A partial grant would be useless
     /// to the lane and unavailable to others. Otherwise the request waits until other lanes have
     /// returned memory.
     fn lend(&mut self, slot: u32) {
-        // Reserves the smallest chunk for every sender that may still connect. `max_lanes` may be
-        // usize::MAX.
-        let places = self.options.max_lanes.saturating_sub(self.lanes.len()) as u64;
-        let left = self.bytes_left().saturating_sub(places.saturating_mul(1 << MIN_LOG2));
+        let left = self.memory_left().regular.saturating_sub(self.reserve());
         let lane_cap = self.options.lane_cap;
         let Some(lane) = self.lanes.at(slot) else { return };
         let more = lane.wants.min(lane_cap).saturating_sub(lane.granted);

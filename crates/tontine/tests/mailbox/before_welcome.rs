@@ -3,13 +3,14 @@
 
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-use crate::common::{AMPLE, connect, fork, kill, place, reap, sleep_indefinitely};
+use crate::common::{AMPLE, connect, fork, kill, place, reap, sleep_indefinitely, until};
 
-/// Lengths whose records need three chunks: of 4, 8 and 256 KiB.
+/// Lengths whose records need three chunks: of 4, 16 and 256 KiB.
 const LENGTHS: [usize; 5] = [1000, 5000, 65_536, 0, 30_000];
 
 /// Receivers whose caps are smaller than the chunks, and the default.
@@ -25,15 +26,20 @@ fn send_all(sender: &mut Sender, mark: u8) {
     }
 }
 
-/// Receives the messages of `senders` senders, and checks each sender's order.
-fn receive_all(mailbox: &mut Mailbox, senders: usize) {
+/// Receives the messages of `senders` senders, by polling if the flag is set, and checks each
+/// sender's order.
+fn receive_all(mailbox: &mut Mailbox, senders: usize, polls: bool) {
     let mut seen = std::collections::HashMap::new();
     for _ in 0..senders * LENGTHS.len() {
-        let message = mailbox.recv_timeout(AMPLE).expect("a message");
-        let next = seen.entry(message.sender()).or_insert((0, message.first().copied()));
-        assert_eq!(message.len(), LENGTHS[next.0]);
-        assert!(message.iter().all(|&byte| Some(byte) == next.1));
-        next.0 += 1;
+        until("a message arrives", || {
+            let timeout = if polls { Duration::ZERO } else { AMPLE };
+            let Ok(message) = mailbox.recv_timeout(timeout) else { return false };
+            let next = seen.entry(message.sender()).or_insert((0, message.first().copied()));
+            assert_eq!(message.len(), LENGTHS[next.0]);
+            assert!(message.iter().all(|&byte| Some(byte) == next.1));
+            next.0 += 1;
+            true
+        });
     }
     assert_eq!(seen.len(), senders);
     assert_eq!(mailbox.take_errors(), []);
@@ -49,7 +55,7 @@ fn message_of_64_kib_needs_no_receiving_call() {
         let mut mailbox = Mailbox::bind(address).expect("binds");
         let mut sender = Sender::connect(address).expect("connects");
         send_all(&mut sender, 1);
-        receive_all(&mut mailbox, 1);
+        receive_all(&mut mailbox, 1, false);
     }
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).expect("a pair");
@@ -57,7 +63,7 @@ fn message_of_64_kib_needs_no_receiving_call() {
     send_all(&mut sender, 1);
     let mut mailbox = Mailbox::unbound().expect("a mailbox");
     mailbox.adopt(ours).expect("adopted");
-    receive_all(&mut mailbox, 1);
+    receive_all(&mut mailbox, 1, false);
 }
 
 /// The senders have ended before the receiver's first call, each without closing its lane. A
@@ -66,7 +72,11 @@ fn message_of_64_kib_needs_no_receiving_call() {
 fn messages_of_ended_senders_arrive_whatever_caps_are() {
     alone!();
     let place = place();
-    for options in receivers() {
+    let strategies = [WaitStrategy::Sleep, WaitStrategy::Spin];
+    let cases = receivers().into_iter().flat_map(|options| {
+        strategies.map(|strategy| (options.clone().wait_strategy(strategy), false))
+    });
+    for (options, polls) in cases.chain(receivers().map(|options| (options, true))) {
         let mut mailbox = options.bind(&place.path).expect("binds");
         for mark in 0..3 {
             let path = place.path.clone();
@@ -77,8 +87,25 @@ fn messages_of_ended_senders_arrive_whatever_caps_are() {
             });
             assert_eq!(reap(child), 0);
         }
-        receive_all(&mut mailbox, 3);
+        receive_all(&mut mailbox, 3, polls);
     }
+}
+
+/// A sender that has been lent memory, and makes no call, takes no place of another sender.
+#[test]
+fn sender_connects_while_another_has_excess_memory() {
+    alone!();
+    let place = place();
+    let options = Options::new().mailbox_cap(3 * 4096).max_lanes(3);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut senders = Vec::new();
+    for mark in 0..3 {
+        let mut sender = Sender::connect(&place.path).expect("connects");
+        sender.try_send(&[mark; 5000]).expect("space before the lane is accepted");
+        assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), [mark; 5000]);
+        senders.push(sender);
+    }
+    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// A lane that exceeds the mailbox's cap returns the memory once it is read and its sender calls.
@@ -94,7 +121,7 @@ fn messages_of_living_senders_arrive_whatever_caps_are() {
                 send_all(&mut sender, mark);
                 scope.spawn(move || sender.wait_acked(Some(AMPLE)).expect("read"));
             }
-            receive_all(&mut mailbox, 3);
+            receive_all(&mut mailbox, 3, false);
             mailbox.ack();
         });
     }
@@ -119,7 +146,7 @@ fn messages_before_acceptance_reach_successor() {
         let mut mailbox = options.bind(&place.path).expect("a free address");
         thread::scope(|scope| {
             scope.spawn(|| sender.wait_acked(Some(AMPLE)).expect("read"));
-            receive_all(&mut mailbox, 1);
+            receive_all(&mut mailbox, 1, false);
             mailbox.ack();
         });
     }

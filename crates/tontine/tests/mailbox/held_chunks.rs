@@ -15,7 +15,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, Options, Sender};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 const CAP: u64 = 1 << 20;
 
@@ -381,6 +381,51 @@ fn chunk_held_by_forked_worker_does_not_block_messages() {
                 cross(&mut mailbox, &mut sender, &vec![2; length]);
             }
             kill(worker);
+        });
+        assert_eq!(reap(child), 0, "inotify: {inotify}");
+    }
+}
+
+/// Regression: the chunks of an earlier connection used up the cap, and a sender waited
+/// indefinitely although its lane was empty and its receiver idle. It now learns why: the release
+/// of the chunks cannot be observed, or workers of the earlier receiver map them.
+#[test]
+fn message_without_space_for_held_chunks_fails_with_reason() {
+    alone!();
+    for inotify in [true, false] {
+        let child = fork(|| {
+            if !inotify {
+                forbid_inotify();
+            }
+            let place = place();
+            let small = Options::new().lane_cap(1 << 15).shrink_after(Duration::from_millis(1));
+            let mut mailbox = small.bind(&place.path).expect("binds");
+            let sending = Options::new().lane_cap(1 << 17).on_death(OnDeath::WaitThroughRestarts);
+            let sending = sending.handshake_timeout(Duration::from_millis(200));
+            let mut sender = sending.connect(&place.path).expect("connects");
+            let mut workers = Vec::new();
+            for _ in 0..10 {
+                cross(&mut mailbox, &mut sender, &[1; 7_000]);
+                workers.push(fork(sleep_indefinitely));
+                for _ in 0..40 {
+                    thread::sleep(Duration::from_millis(2));
+                    sender.service().expect("alive");
+                    assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
+                }
+            }
+            drop(mailbox);
+            let mut mailbox = Options::new().bind(&place.path).expect("a free address");
+            cross(&mut mailbox, &mut sender, &[2; 8]);
+            let mut error = None;
+            until("the sender learns the reason", || {
+                error = sender.try_send(&[3; 20_000]).err().filter(|it| *it != Error::WouldBlock);
+                mailbox.try_recv().map(drop).expect_err("no space");
+                error.is_some()
+            });
+            let reason = matches!(error, Some(Error::ChunksHeld { is_unknown, .. }) if is_unknown != inotify);
+            assert!(reason, "{error:?}");
+            cross(&mut mailbox, &mut sender, &[4; 8]);
+            workers.into_iter().for_each(kill);
         });
         assert_eq!(reap(child), 0, "inotify: {inotify}");
     }
