@@ -281,9 +281,12 @@ pub enum Error {
         max: u64,
     },
 
-    /// Chunks that left the lane count against its cap, and leave no space for the message, although
-    /// the receiver has read everything.
-    #[error("{held} bytes of a lane with a cap of {cap} are still in use: {}", HeldChunks(*.is_unknown))]
+    /// Chunks that left the lane count against its cap, and leave no space for the message,
+    /// although the receiver has read everything.
+    #[error(
+        "{held} bytes of a lane with a cap of {cap} are still in use: {}",
+        HeldChunks(*.is_unknown)
+    )]
     ChunksHeld {
         /// Total size of these chunks.
         held: u64,

@@ -168,8 +168,9 @@ impl Mailbox {
     }
 
     /// Returns the total chunk size, in bytes, that a connecting sender may have without a request,
-    /// and the part of it that exceeds the caps. Half of the mailbox's memory is granted to the senders that connect first: each receives its
-    /// whole cap, so that it need not wait for a busy receiver. A quarter is shared equally. The
+    /// and the part of it that exceeds the caps. Half of the mailbox's memory is granted to the
+    /// senders that connect first: each receives its whole cap, so that it need not wait for a busy
+    /// receiver. A quarter is shared equally. The
     /// rest is lent on request. If less than an equal share is left, the senders that may still
     /// connect share the remainder.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<(u64, u64)> {

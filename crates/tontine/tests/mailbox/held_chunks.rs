@@ -422,8 +422,8 @@ fn message_without_space_for_held_chunks_fails_with_reason() {
                 mailbox.try_recv().map(drop).expect_err("no space");
                 error.is_some()
             });
-            let reason = matches!(error, Some(Error::ChunksHeld { is_unknown, .. }) if is_unknown != inotify);
-            assert!(reason, "{error:?}");
+            let Some(Error::ChunksHeld { is_unknown, .. }) = error else { panic!("{error:?}") };
+            assert_eq!(is_unknown, !inotify);
             cross(&mut mailbox, &mut sender, &[4; 8]);
             workers.into_iter().for_each(kill);
         });
