@@ -6,9 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-use crate::common::{AMPLE, connect, fork, kill, place, reap, sleep_indefinitely, until};
+use crate::common::{AMPLE, Signal, connect, fork, kill, place, reap, sleep_indefinitely, until};
+use crate::shortage::{become_ordinary_user, open_to_all};
 
 /// Lengths whose records need three chunks: of 4, 16 and 256 KiB.
 const LENGTHS: [usize; 5] = [1000, 5000, 65_536, 0, 30_000];
@@ -150,4 +153,34 @@ fn messages_before_acceptance_reach_successor() {
             mailbox.ack();
         });
     }
+}
+
+/// Regression: while WELCOME could not be read for lack of a thread, a chunk that the closed
+/// receiver refused ended the lane, and the message that the receiver had acknowledged was taken
+/// back.
+#[test]
+fn chunk_refused_with_unread_welcome_returns_no_acked_message() {
+    alone!();
+    let place = place();
+    let options = open_to_all(&place.path);
+    let mut mailbox = options.bind(&place.path).expect("binds");
+    let closed = Signal::new();
+    let child = fork(|| {
+        become_ordinary_user();
+        let mut sender = options.connect(&place.path).expect("connects");
+        let before = getrlimit(Resource::Nproc);
+        setrlimit(Resource::Nproc, Rlimit { current: Some(1), ..before }).expect("lowered");
+        sender.send(b"acknowledged").expect("space in the first chunk");
+        closed.take();
+        assert_eq!(sender.try_send(&[1; 5000]), Err(Error::WouldBlock));
+        setrlimit(Resource::Nproc, before).expect("raised");
+        until("the sender learns of the end", || {
+            matches!(sender.try_send(&[1; 5000]), Err(Error::Closed { .. }))
+        });
+        assert_eq!(sender.take_unread().expect("the lane has ended"), [[0_u8; 0]; 0]);
+    });
+    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"acknowledged");
+    mailbox.close();
+    closed.give(0);
+    assert_eq!(reap(child), 0);
 }

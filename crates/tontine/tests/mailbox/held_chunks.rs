@@ -353,37 +353,45 @@ fn cross(mailbox: &mut Mailbox, sender: &mut Sender, message: &[u8]) {
     assert_eq!(mailbox.take_errors(), []);
 }
 
+/// Runs `body` in a process with inotify, and in one that can have no instance. Passes it whether
+/// it has inotify.
+fn with_and_without_inotify(body: fn(bool)) {
+    for inotify in [true, false] {
+        let child = fork(|| {
+            if !inotify {
+                forbid_inotify();
+            }
+            body(inotify);
+        });
+        assert_eq!(reap(child), 0, "inotify: {inotify}");
+    }
+}
+
 /// Regression: a receiver forked a worker while a lane was large, and while the worker lives, its
 /// copy of the mapping holds the large chunk. A lane that shrank and grew a little must not be
 /// permanently prevented from sending its longest message.
 #[test]
 fn chunk_held_by_forked_worker_does_not_block_messages() {
     alone!();
-    for inotify in [true, false] {
-        let child = fork(|| {
-            if !inotify {
-                forbid_inotify();
+    with_and_without_inotify(|_| {
+        let place = place();
+        let options = Options::new().lane_cap(CAP);
+        let receiving = options.clone().shrink_after(Duration::from_millis(1));
+        let mut mailbox = receiving.bind(&place.path).expect("binds");
+        let mut sender = options.connect(&place.path).expect("connects");
+        let longest = vec![1; sender.max_message_len()];
+        cross(&mut mailbox, &mut sender, &longest);
+        let worker = fork(sleep_indefinitely);
+        for length in [8, 60_000, longest.len(), 8, 30_000, 60_000, 120_000, longest.len()] {
+            for _ in 0..5 {
+                thread::sleep(Duration::from_millis(2));
+                sender.service().expect("alive");
+                assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
             }
-            let place = place();
-            let options = Options::new().lane_cap(CAP);
-            let receiving = options.clone().shrink_after(Duration::from_millis(1));
-            let mut mailbox = receiving.bind(&place.path).expect("binds");
-            let mut sender = options.connect(&place.path).expect("connects");
-            let longest = vec![1; sender.max_message_len()];
-            cross(&mut mailbox, &mut sender, &longest);
-            let worker = fork(sleep_indefinitely);
-            for length in [8, 60_000, longest.len(), 8, 30_000, 60_000, 120_000, longest.len()] {
-                for _ in 0..5 {
-                    thread::sleep(Duration::from_millis(2));
-                    sender.service().expect("alive");
-                    assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
-                }
-                cross(&mut mailbox, &mut sender, &vec![2; length]);
-            }
-            kill(worker);
-        });
-        assert_eq!(reap(child), 0, "inotify: {inotify}");
-    }
+            cross(&mut mailbox, &mut sender, &vec![2; length]);
+        }
+        kill(worker);
+    });
 }
 
 /// Regression: the chunks of an earlier connection used up the cap, and a sender waited
@@ -392,41 +400,35 @@ fn chunk_held_by_forked_worker_does_not_block_messages() {
 #[test]
 fn message_without_space_for_held_chunks_fails_with_reason() {
     alone!();
-    for inotify in [true, false] {
-        let child = fork(|| {
-            if !inotify {
-                forbid_inotify();
+    with_and_without_inotify(|inotify| {
+        let place = place();
+        let small = Options::new().lane_cap(1 << 15).shrink_after(Duration::from_millis(1));
+        let mut mailbox = small.bind(&place.path).expect("binds");
+        let sending = Options::new().lane_cap(1 << 17).on_death(OnDeath::WaitThroughRestarts);
+        let sending = sending.handshake_timeout(Duration::from_millis(200));
+        let mut sender = sending.connect(&place.path).expect("connects");
+        let mut workers = Vec::new();
+        for _ in 0..10 {
+            cross(&mut mailbox, &mut sender, &[1; 7_000]);
+            workers.push(fork(sleep_indefinitely));
+            for _ in 0..40 {
+                thread::sleep(Duration::from_millis(2));
+                sender.service().expect("alive");
+                assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
             }
-            let place = place();
-            let small = Options::new().lane_cap(1 << 15).shrink_after(Duration::from_millis(1));
-            let mut mailbox = small.bind(&place.path).expect("binds");
-            let sending = Options::new().lane_cap(1 << 17).on_death(OnDeath::WaitThroughRestarts);
-            let sending = sending.handshake_timeout(Duration::from_millis(200));
-            let mut sender = sending.connect(&place.path).expect("connects");
-            let mut workers = Vec::new();
-            for _ in 0..10 {
-                cross(&mut mailbox, &mut sender, &[1; 7_000]);
-                workers.push(fork(sleep_indefinitely));
-                for _ in 0..40 {
-                    thread::sleep(Duration::from_millis(2));
-                    sender.service().expect("alive");
-                    assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
-                }
-            }
-            drop(mailbox);
-            let mut mailbox = Options::new().bind(&place.path).expect("a free address");
-            cross(&mut mailbox, &mut sender, &[2; 8]);
-            let mut error = None;
-            until("the sender learns the reason", || {
-                error = sender.try_send(&[3; 20_000]).err().filter(|it| *it != Error::WouldBlock);
-                mailbox.try_recv().map(drop).expect_err("no space");
-                error.is_some()
-            });
-            let Some(Error::ChunksHeld { is_unknown, .. }) = error else { panic!("{error:?}") };
-            assert_eq!(is_unknown, !inotify);
-            cross(&mut mailbox, &mut sender, &[4; 8]);
-            workers.into_iter().for_each(kill);
+        }
+        drop(mailbox);
+        let mut mailbox = Options::new().bind(&place.path).expect("a free address");
+        cross(&mut mailbox, &mut sender, &[2; 8]);
+        let mut error = None;
+        until("the sender learns the reason", || {
+            error = sender.try_send(&[3; 20_000]).err().filter(|it| *it != Error::WouldBlock);
+            mailbox.try_recv().map(drop).expect_err("no space");
+            error.is_some()
         });
-        assert_eq!(reap(child), 0, "inotify: {inotify}");
-    }
+        let Some(Error::ChunksHeld { is_unknown, .. }) = error else { panic!("{error:?}") };
+        assert_eq!(is_unknown, !inotify);
+        cross(&mut mailbox, &mut sender, &[4; 8]);
+        workers.into_iter().for_each(kill);
+    });
 }

@@ -264,7 +264,7 @@ fn set_soft_limit(descriptors: u64) {
 }
 
 /// Becomes a user without privileges and without other processes.
-fn become_ordinary_user() {
+pub(crate) fn become_ordinary_user() {
     if rustix::process::geteuid().is_root() {
         let user = rustix::process::Uid::from_raw(3_000_000 + std::process::id());
         rustix::thread::set_thread_res_uid(user, user, user).expect("another user");
@@ -272,7 +272,7 @@ fn become_ordinary_user() {
 }
 
 /// Lets every user reach mailboxes in the folder of `path`, with the returned options.
-fn open_to_all(path: &Path) -> Options {
+pub(crate) fn open_to_all(path: &Path) -> Options {
     let folder = path.parent().expect("a folder");
     std::fs::set_permissions(folder, PermissionsExt::from_mode(0o777)).expect("set");
     Options::new().allow_any_uid().mode(0o666)
