@@ -434,8 +434,9 @@ int tontine_mailbox_next_error(struct tontine_mailbox *mailbox);
  Closes the mailbox, and acknowledges the message last received: to leave that message unread,
  call tontine_mailbox_requeue() first. The calls of its senders then fail with EPIPE; the senders
  keep the messages that were not acknowledged. A sender that the mailbox had not accepted yet
- receives EOWNERDEAD if this process has ended. In a forked child, the call only frees the
- child's copy of the handle.
+ receives EOWNERDEAD if this process has ended, or if the sender was made from a socket or does
+ not see this process in `/proc`. In a forked child, the call only frees the child's copy of the
+ handle.
  */
 void tontine_mailbox_close(struct tontine_mailbox *mailbox);
 

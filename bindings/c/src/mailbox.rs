@@ -280,8 +280,9 @@ pub unsafe extern "C" fn tontine_mailbox_next_error(mailbox: *mut tontine_mailbo
 /// Closes the mailbox, and acknowledges the message last received: to leave that message unread,
 /// call tontine_mailbox_requeue() first. The calls of its senders then fail with EPIPE; the senders
 /// keep the messages that were not acknowledged. A sender that the mailbox had not accepted yet
-/// receives EOWNERDEAD if this process has ended. In a forked child, the call only frees the
-/// child's copy of the handle.
+/// receives EOWNERDEAD if this process has ended, or if the sender was made from a socket or does
+/// not see this process in `/proc`. In a forked child, the call only frees the child's copy of the
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_mailbox_close(mailbox: *mut tontine_mailbox) {
     // SAFETY: the caller upholds the contract at the top of the header.

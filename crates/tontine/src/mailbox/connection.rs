@@ -243,7 +243,7 @@ impl Connection {
         // This is a placeholder: the state is replaced before any call returns.
         let none = EndedLane { last: None, reason: Error::WouldBlock };
         *self = match mem::replace(self, Self::Ended(none)) {
-            // The process closed its mailbox, or has none: it hung up and lives.
+            // The process lives: it closed its mailbox, called `exec`, or has no mailbox.
             Self::Pending(PendingLane { owner: Some(owner), listener: peer, .. })
                 if !is_waited_out && reason == Error::OwnerDied { peer } && has_table(&owner) =>
             {

@@ -170,9 +170,8 @@ impl Mailbox {
     /// Returns the total chunk size, in bytes, that a connecting sender may have without a request,
     /// and the part of it that exceeds the caps. Half of the mailbox's memory is granted to the
     /// senders that connect first: each receives its whole cap, so that it need not wait for a busy
-    /// receiver. A quarter is shared equally. The
-    /// rest is lent on request. If less than an equal share is left, the senders that may still
-    /// connect share the remainder.
+    /// receiver. A quarter is shared equally. The rest is lent on request. If less than an equal
+    /// share is left, the senders that may still connect share the remainder.
     pub(super) fn first_grant(&self, hello: &Hello) -> Result<(u64, u64)> {
         let brought: u64 = hello.named().map(|log2| 1_u64 << log2.min(MAX_LOG2)).sum();
         let MemoryLeft { regular: left, total } = self.memory_left();

@@ -36,7 +36,7 @@
 //!   returned it or by [`Mailbox::ack`]. Until then it belongs to its sender.
 //! - A *cap* is the maximum total chunk size, in bytes, of one lane ([`Options::lane_cap`]; the
 //!   smaller of the two ends' caps applies) or of all lanes of a mailbox
-//!   ([`Options::mailbox_cap`]).
+//!   ([`Options::mailbox_cap`]); both methods say what may exceed it.
 //! - A *life* is the registration that shows other processes whether a process lives
 //!   ([`Life`](crate::life::Life)). Opening an end of a lane registers the process.
 //!

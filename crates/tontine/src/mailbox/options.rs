@@ -257,10 +257,11 @@ impl Options {
     ///
     /// A chunk is a piece of the lane's memory. The smaller of the two ends' caps applies. The
     /// longest message is a little less than a quarter of the largest power of two within the cap.
-    /// A receiver accepts 1 MiB of a sender that connects, whatever its own cap is: the sender
-    /// does not know the cap yet.
     /// Chunks that the sender no longer uses count against the cap until the receiver releases
     /// them.
+    ///
+    /// A receiver lets a lane grow to 1 MiB before it accepts the lane, whatever its own cap is,
+    /// because the sender does not know the cap yet.
     pub fn lane_cap(mut self, bytes: u64) -> Self {
         self.lane_cap = bytes.max(4096);
         self
@@ -270,8 +271,8 @@ impl Options {
     /// together (default 1 GiB; at least 4,096).
     ///
     /// The lanes have up to twice as much if some are empty and their senders, which make no call,
-    /// do not return memory that others need. One lane at a time may exceed the cap, by 1 MiB at
-    /// most, with messages that were sent before the mailbox accepted the lane.
+    /// do not return memory that others need. Messages that were sent before the mailbox accepted
+    /// the lane may exceed the cap too, up to 1 MiB more than twice the cap.
     pub fn mailbox_cap(mut self, bytes: u64) -> Self {
         self.mailbox_cap = bytes.max(4096);
         self
@@ -290,7 +291,8 @@ impl Options {
     /// Sets the number of bytes in a sender's first chunk (default 4,096), rounded up to a power of
     /// two, at most 1 GiB.
     ///
-    /// A lane that has been empty for a while returns to this size.
+    /// A lane that has been empty for a while returns to this size. A receiver whose caps are
+    /// smaller refuses the lane.
     pub fn first_chunk(mut self, bytes: u64) -> Self {
         self.first_chunk = bytes.clamp(4096, 1 << 30).next_power_of_two();
         self

@@ -558,10 +558,10 @@ impl Mailbox {
     /// Closes the mailbox, like dropping it, and frees its address.
     ///
     /// Senders keep the unread messages, and their calls return [`Error::Closed`]. A sender that
-    /// the mailbox had not accepted yet receives [`Error::OwnerDied`] if this process has ended. A
-    /// sender with [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) receives
-    /// no error: it continues to send into its lane, and hands the lane to the next owner of the
-    /// address.
+    /// the mailbox had not accepted yet receives [`Error::OwnerDied`] if this process has ended, or
+    /// if the sender was made from a socket or does not see this process in `/proc`. A sender with
+    /// [`OnDeath::WaitThroughRestarts`](super::OnDeath::WaitThroughRestarts) receives no error: it
+    /// continues to send into its lane, and hands the lane to the next owner of the address.
     ///
     /// The message last received is acknowledged, unless it was [requeued](Mailbox::requeue) or a
     /// panic drops the mailbox. See [`Sender::take_unread`](super::Sender::take_unread) for an

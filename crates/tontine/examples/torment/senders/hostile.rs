@@ -80,7 +80,7 @@ impl HostileConnection {
         fds.extend(lane.chunks.iter().map(|(chunk, _)| chunk.fd.as_fd()));
         wire::say(&lane.socket, &raw::hello(1 << 20, &names), &fds);
         wire::say(&lane.socket, &raw::note(raw::WANT, &[1 << 20, 0]), &[]);
-        // Wait for the grant: a receiver refuses a chunk that exceeds the granted bytes.
+        // Wait for the grant, which makes the receiver take the chunks at once.
         wire::is_readable(&lane.socket, Duration::from_millis(20));
         let log2 = 12 + random.below(3) as u32;
         let chunk = raw::chunk(log2);
