@@ -88,7 +88,7 @@
 #define TONTINE_WAIT_STRATEGY_SLEEP 2
 
 /*
- wait_strategy: poll for spin_ns, then sleep.
+ wait_strategy: poll for at most spin_ns, then sleep; poll rarely while polls find nothing.
  */
 #define TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP 3
 

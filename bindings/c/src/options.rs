@@ -14,7 +14,7 @@ use crate::border::{CError, CResult};
 pub const TONTINE_WAIT_STRATEGY_SPIN: u32 = 1;
 /// wait_strategy: sleep in the kernel immediately.
 pub const TONTINE_WAIT_STRATEGY_SLEEP: u32 = 2;
-/// wait_strategy: poll for spin_ns, then sleep.
+/// wait_strategy: poll for at most spin_ns, then sleep; poll rarely while polls find nothing.
 pub const TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP: u32 = 3;
 
 /// fences: no memory fence in a send; an end that is about to sleep interrupts the other

@@ -8,10 +8,10 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          uses a processor while it waits. A receiver that sleeps uses none, but the way into the \
          kernel and back, and the wake-up by the sender, take microseconds, of which the receiver \
          pays a part in processor time.",
-        "A mailbox combines both: a receiver polls for a moment, 20 µs by default, and sleeps if \
-         no message has arrived by then. If messages are rarer than that, each costs the polling \
-         in vain and the sleep. This experiment shows that price in processor time; `round-trip` \
-         and `wake-up` show the latency.",
+        "A mailbox combines both: a receiver polls for a moment, at most 20 µs by default, and \
+         sleeps if no message has arrived by then. If messages are rarer than that, polling is in \
+         vain, and the receiver soon polls in few of its waits. This experiment shows what is left \
+         of that price in processor time; `round-trip` and `wake-up` show the latency.",
     ],
     steps: &[
         "Fork the sender, which connects to the receiver's mailbox, and pin the receiver to the \
@@ -29,8 +29,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
              differences add up to the processor time of the whole loop. A reading is a system \
              call; the notes say how long it takes. Connecting is left out.",
     found: "",
-    reading: "Lower is better. The line over `spin_us` should rise by as much as the polling is \
-              longer, and `mailbox-sleep` is its beginning. A receiver that gets one message per \
+    reading: "Lower is better. The line over `spin_us` should be almost flat, and \
+              `mailbox-sleep` is its beginning; the 99th percentile contains a wait that polls. A \
+              receiver that gets one message per \
               millisecond uses `busy` of a processor; if messages are rarer, the share falls in \
               proportion. Time that other threads lose because a receiver that goes to sleep \
               interrupts their processors (membarrier) is not in the figures, nor is the time of \
@@ -39,7 +40,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               other ways makes the figures larger, because the receiver finds colder caches.",
     calls: &[(
         "mailbox-default, mailbox-sleep, mailbox-spin-then-sleep",
-        "membarrier and epoll_pwait in each wait that sleeps, after the polling; one more \
+        "membarrier and epoll_pwait in each wait that sleeps; one more \
          epoll_pwait in a wait that ends by its timeout; recvmmsg after every fourth message \
          (before Linux 6.16 recvmsg, two calls per message and one more); clock_gettime between \
          two calls",

@@ -221,9 +221,15 @@ fn reading() -> f64 {
 }
 
 const VARIANTS: &[Variant] = &[
-    Variant { name: "mailbox-default", summary: "default options: poll for 20 µs, then sleep" },
+    Variant {
+        name: "mailbox-default",
+        summary: "default options: poll for 20 µs at most, then sleep",
+    },
     Variant { name: "mailbox-sleep", summary: "sleep immediately" },
-    Variant { name: "mailbox-spin-then-sleep", summary: "poll for `spin_us` µs, then sleep" },
+    Variant {
+        name: "mailbox-spin-then-sleep",
+        summary: "poll for `spin_us` µs at most, then sleep",
+    },
 ];
 
 #[cfg(test)]

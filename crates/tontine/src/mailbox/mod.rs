@@ -90,6 +90,7 @@ mod remote_end;
 mod reservation;
 mod sender;
 mod service;
+mod spin;
 mod succession;
 mod wait_limit;
 mod waiting;

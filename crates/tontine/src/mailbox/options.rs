@@ -80,7 +80,11 @@ pub enum WaitStrategy {
     Spin,
     /// Sleeps in the kernel immediately.
     Sleep,
-    /// Polls for this long, then sleeps in the kernel.
+    /// Polls for at most this long, then sleeps in the kernel.
+    ///
+    /// An end whose last four polls were in vain makes the following waits sleep immediately,
+    /// except one per 2, 4, … 64 waits. The first poll that shortens a wait ends this. `recv` and
+    /// the other receiving calls without a timeout check for a message for about 2 µs in any case.
     SpinThenSleep(Duration),
 }
 
@@ -247,7 +251,7 @@ impl Options {
     /// Returns the default settings.
     ///
     /// A lane begins with 4 KiB and grows to 64 MiB; a mailbox grows to 1 GiB and 1,024 lanes. Both
-    /// ends poll for 20 µs, then sleep, and accept peers of the same user only.
+    /// ends poll for at most 20 µs, then sleep, and accept peers of the same user only.
     pub fn new() -> Self {
         Self::default()
     }

@@ -11,6 +11,7 @@ use super::lanes::{Lanes, TakenMessage};
 use super::listener::Listener;
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options};
+use super::spin::Spin;
 use crate::error::{Error, Result};
 use crate::life::{Life, MailboxSlot};
 use crate::sys::fork::Guard;
@@ -59,6 +60,7 @@ pub struct Mailbox {
     pub(super) desk: MailboxSlot,
     pub(super) life: &'static Life,
     pub(super) options: Options,
+    pub(super) spin: Spin,
     pub(super) can_interrupt: bool,
 }
 
@@ -153,6 +155,7 @@ impl Mailbox {
             door,
             desk,
             life,
+            spin: Spin::new(options.wait_strategy),
             options,
             can_interrupt,
         })
@@ -571,13 +574,6 @@ impl Mailbox {
     #[inline(always)]
     pub(super) fn check(&self) -> Result<()> {
         if self.guard.is_forked() { Err(Error::Forked) } else { Ok(()) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn recv_slowly(&mut self, deadline: Option<Instant>) -> Result<Message<'_>> {
-        let taken = self.wait(deadline)?;
-        Ok(self.hand_out(taken))
     }
 }
 

@@ -10,8 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::growth::SpaceRequest;
-use super::options::{Options, WaitStrategy};
+use super::options::Options;
 use super::outbound::OutboundLane;
+use super::spin::{Polling, Spin};
 use crate::error::{Error, Result};
 use crate::lane::page::WAITING_AT;
 
@@ -67,7 +68,7 @@ impl WaitLimit {
 
 /// The waiting state of one sender.
 pub(super) struct SenderWait {
-    strategy: WaitStrategy,
+    spin: Spin,
     interruptible: bool,
     /// `true` once [`SenderWait::arm`] has announced to the receiver that the sender waits.
     armed: bool,
@@ -75,8 +76,8 @@ pub(super) struct SenderWait {
 
 impl SenderWait {
     pub(super) fn new(options: &Options) -> Self {
-        let Options { wait_strategy: strategy, interruptible, .. } = *options;
-        Self { strategy, interruptible, armed: false }
+        let Options { wait_strategy, interruptible, .. } = *options;
+        Self { spin: Spin::new(wait_strategy), interruptible, armed: false }
     }
 
     /// Asks the receiver to report free space, and checks for free space. Returns `true` if a
@@ -136,7 +137,7 @@ impl SenderWait {
     /// [`Error::TimedOut`], [`Error::Interrupted`] if the end is interruptible, the errors of
     /// `done`, or the error of a system call.
     pub(super) fn until(
-        &self,
+        &mut self,
         lane: &mut OutboundLane,
         patience: &WaitLimit,
         mut done: impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
@@ -147,16 +148,16 @@ impl SenderWait {
         if matches!(patience, WaitLimit::None) {
             return Err(Error::TimedOut);
         }
-        let begun = Instant::now();
-        let spin_until = match self.strategy {
-            WaitStrategy::Spin => None,
-            WaitStrategy::Sleep => Some(begun),
-            WaitStrategy::SpinThenSleep(time) => begun.checked_add(time),
-        };
-        let (mut now, mut rounds) = (begun, 0_u32);
+        let mut now = Instant::now();
+        let polling = self.spin.begin(now);
+        let (mut rounds, mut has_slept) = (0_u32, false);
         while !patience.is_over(now) {
-            // A wait for a successor does not spin.
-            if !lane.is_live() || spin_until.is_some_and(|until| now >= until) {
+            // A wait for a successor does not poll.
+            if !lane.is_live() || polling.is_over(now) {
+                if lane.is_live() && polling != Polling::None && !has_slept {
+                    self.spin.note_vain();
+                }
+                has_slept = true;
                 match sleep(lane, patience, &mut done)? {
                     Slept::Done => return Ok(()),
                     Slept::Interrupted if self.interruptible => return Err(Error::Interrupted),
@@ -165,20 +166,34 @@ impl SenderWait {
                 now = Instant::now();
                 continue;
             }
-            for _ in 0..LOOKS {
-                if done(lane, false)? {
-                    return Ok(());
-                }
-                std::hint::spin_loop();
-            }
             rounds = rounds.wrapping_add(1);
-            if rounds.is_multiple_of(THOROUGH_AFTER) && done(lane, true)? {
+            if poll_briefly(lane, rounds.is_multiple_of(THOROUGH_AFTER), &mut done)? {
+                if !has_slept {
+                    self.spin.note_success();
+                }
                 return Ok(());
             }
             now = Instant::now();
         }
         Err(Error::TimedOut)
     }
+}
+
+/// Calls `done` [`LOOKS`] times, then once more if the check should be thorough. Returns `true` as
+/// soon as `done` does.
+#[inline]
+fn poll_briefly(
+    lane: &mut OutboundLane,
+    thorough: bool,
+    done: &mut impl FnMut(&mut OutboundLane, bool) -> Result<bool>,
+) -> Result<bool> {
+    for _ in 0..LOOKS {
+        if done(lane, false)? {
+            return Ok(true);
+        }
+        std::hint::spin_loop();
+    }
+    Ok(thorough && done(lane, true)?)
 }
 
 /// The result of [`sleep`].

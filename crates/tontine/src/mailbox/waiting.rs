@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::inbound::LaneScan;
 use super::lanes::TakenMessage;
-use super::options::WaitStrategy;
+use super::message::Message;
 use super::receiver::Mailbox;
+use super::spin::Polling;
 use super::wire::MOST_CHUNKS;
 use crate::error::Error;
 use crate::error::Result;
@@ -169,6 +170,13 @@ impl Mailbox {
         Ok(self.taken)
     }
 
+    #[cold]
+    #[inline(never)]
+    pub(super) fn recv_slowly(&mut self, deadline: Option<Instant>) -> Result<Message<'_>> {
+        let taken = self.wait(deadline)?;
+        Ok(self.hand_out(taken))
+    }
+
     /// Blocks until a message arrives, and returns it.
     #[inline]
     pub(super) fn wait(&mut self, deadline: Option<Instant>) -> Result<TakenMessage> {
@@ -184,32 +192,35 @@ impl Mailbox {
     #[inline(never)]
     fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<TakenMessage> {
         let mut now = Instant::now();
-        let spin_until = match self.options.wait_strategy {
-            WaitStrategy::Spin => None,
-            WaitStrategy::Sleep => Some(now),
-            WaitStrategy::SpinThenSleep(time) => now.checked_add(time),
-        };
+        let polling = self.spin.begin(now);
+        let mut has_slept = false;
         if self.lanes.pace.is_due(now) {
             self.since_service = SERVICE_AFTER + 1;
         }
         loop {
             self.lanes.pace.waited(now);
-            if self.options.wait_strategy != WaitStrategy::Sleep
-                && let Some(taken) = self.spin(self.lanes.passes_of(CLOCK_AFTER))
+            if polling != Polling::None
+                && let Some(taken) = self.poll(self.lanes.passes_of(CLOCK_AFTER))
             {
+                if !has_slept {
+                    self.spin.note_success();
+                }
                 return Ok(taken);
             }
             now = Instant::now();
-            let is_over = |at: Option<Instant>| at.is_some_and(|at| now >= at);
-            if is_over(deadline) {
+            if deadline.is_some_and(|at| now >= at) {
                 self.service(Some(Duration::ZERO))?;
                 self.taken = self.look_everywhere().message();
                 return self.taken.ok_or(Error::TimedOut);
             }
-            if is_over(spin_until)
-                && let Some(taken) = self.sleep(deadline)?
-            {
-                return Ok(taken);
+            if polling.is_over(now) {
+                if polling != Polling::None && !has_slept {
+                    self.spin.note_vain();
+                }
+                has_slept = true;
+                if let Some(taken) = self.sleep(deadline)? {
+                    return Ok(taken);
+                }
             }
             if self.since_service > SERVICE_AFTER {
                 self.service(Some(Duration::ZERO))?;
@@ -219,7 +230,7 @@ impl Mailbox {
 
     /// Makes up to `passes` passes, until one finds a message.
     #[inline]
-    fn spin(&mut self, passes: u32) -> Option<TakenMessage> {
+    fn poll(&mut self, passes: u32) -> Option<TakenMessage> {
         for _ in 0..passes {
             self.lanes.wait_for_turn();
             self.taken = self.lanes.pass();
