@@ -20,7 +20,7 @@ use super::message::MessageHeader;
 use super::slice::{MAX_PAUSE, Slice, SliceCounter};
 use super::wire;
 use super::worker::{self, ForkedWorker};
-use board::{FLUSHER, KillBoard, WorkerOrder};
+use board::{FLUSHER, KillBoard, ReceivingProgress, WorkerOrder};
 
 /// Maximum duration of a round.
 const ROUND: Duration = Duration::from_secs(4);
@@ -230,8 +230,9 @@ fn start_receiver(round: &Round<'_>, random: &mut Random) -> RoundProcess {
 /// Lets the senders finish while a receiver lives, and accounts for every message.
 fn finish(round: &Round<'_>, mut processes: Vec<RoundProcess>, random: &mut Random) {
     round.board.stop();
-    let deadline = Instant::now() + MAX_PAUSE;
-    while Instant::now() < deadline && round.slice.violations() == 0 {
+    // The senders end later on a slow machine, so only a pause in the receiving ends this wait.
+    let mut progress = ReceivingProgress::new();
+    while !progress.has_paused(round.board) && round.slice.violations() == 0 {
         // Receivers that were asked to end do so and are replaced; senders are not replaced.
         for process in &mut processes {
             if process.worker.ended().is_some() && matches!(process.kind, WorkerKind::Receiver(_)) {
@@ -249,12 +250,13 @@ fn finish(round: &Round<'_>, mut processes: Vec<RoundProcess>, random: &mut Rand
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+    let pids: Vec<_> = processes.iter().map(|process| process.worker.pid).collect();
     for process in &mut processes {
         let WorkerKind::Sender(_) = process.kind else { continue };
         let status = process.worker.ended();
         let fits = status.is_some_and(|status| status == 0 || process.ordered);
         round.check(fits, || {
-            let stacks = worker::stacks(process.worker.pid);
+            let stacks: String = pids.iter().map(|pid| worker::stacks(*pid)).collect();
             let found = worker::describe(status);
             format!("expected {} to finish, found {found}\n{stacks}", process.worker.name)
         });

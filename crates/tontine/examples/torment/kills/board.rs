@@ -7,7 +7,9 @@
 //! the two.
 
 use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
+use super::super::slice::MAX_PAUSE;
 use super::super::worker::{self, SharedWords};
 use super::Round;
 
@@ -228,5 +230,26 @@ impl KillBoard {
                 )
             });
         }
+    }
+}
+
+/// Observes whether the receivers of a round still receive.
+pub(super) struct ReceivingProgress {
+    received: u64,
+    since: Instant,
+}
+
+impl ReceivingProgress {
+    pub(super) fn new() -> Self {
+        Self { received: 0, since: Instant::now() }
+    }
+
+    /// Returns `true` if no message was received in the last [`MAX_PAUSE`].
+    pub(super) fn has_paused(&mut self, board: KillBoard) -> bool {
+        let received = board.received();
+        if received != self.received {
+            (self.received, self.since) = (received, Instant::now());
+        }
+        self.since.elapsed() >= MAX_PAUSE
     }
 }

@@ -13,7 +13,7 @@ use super::super::message::MessageHeader;
 use super::super::slice::MAX_PAUSE;
 use super::super::{wire, worker};
 use super::Round;
-use super::board::WorkerOrder;
+use super::board::{ReceivingProgress, WorkerOrder};
 
 /// Maximum number of messages per lane.
 const MAX_MESSAGES: u64 = 20_000;
@@ -91,7 +91,14 @@ impl SenderWorker<'_> {
             }
             worker::add(self.round.board.progress(self.index), 1);
         }
-        match self.sender.wait_acked(Some(MAX_PAUSE)) {
+        let mut progress = ReceivingProgress::new();
+        let read = loop {
+            let read = self.sender.wait_acked(Some(Duration::from_secs(1)));
+            if read != Err(Error::TimedOut) || progress.has_paused(self.round.board) {
+                break read;
+            }
+        };
+        match read {
             Ok(()) => self.round.board.note_finished(self.lane),
             Err(Error::TimedOut) => {
                 let (lane, sent) = (self.lane, self.sent);
