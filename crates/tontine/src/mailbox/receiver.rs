@@ -11,7 +11,7 @@ use super::lanes::{Lanes, TakenMessage};
 use super::listener::Listener;
 use super::message::{InPlace, Message, SenderId};
 use super::options::{Fences, Options};
-use super::spin::Spin;
+use super::spin::SpinPolicy;
 use crate::error::{Error, Result};
 use crate::life::{Life, MailboxSlot};
 use crate::sys::fork::Guard;
@@ -60,7 +60,7 @@ pub struct Mailbox {
     pub(super) desk: MailboxSlot,
     pub(super) life: &'static Life,
     pub(super) options: Options,
-    pub(super) spin: Spin,
+    pub(super) spin: SpinPolicy,
     pub(super) can_interrupt: bool,
 }
 
@@ -155,7 +155,7 @@ impl Mailbox {
             door,
             desk,
             life,
-            spin: Spin::new(options.wait_strategy),
+            spin: SpinPolicy::new(options.wait_strategy),
             options,
             can_interrupt,
         })

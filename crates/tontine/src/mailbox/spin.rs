@@ -1,4 +1,4 @@
-//! Polling before a sleep: [`Spin`].
+//! Polling before a sleep: [`SpinPolicy`].
 //!
 //! Polling pays only if what the end waits for usually happens within the polling time. If it
 //! rarely does (the peer acts once per millisecond, or needs the processor on which this end
@@ -18,7 +18,7 @@ const RAREST: u32 = 6;
 
 /// The polling state of one end.
 #[derive(Debug)]
-pub(super) struct Spin {
+pub(super) struct SpinPolicy {
     strategy: WaitStrategy,
     /// Number of polls in vain since the last that shortened a wait, at most `PATIENCE + RAREST`.
     vain: u32,
@@ -46,7 +46,7 @@ impl Polling {
     }
 }
 
-impl Spin {
+impl SpinPolicy {
     pub(super) fn new(strategy: WaitStrategy) -> Self {
         Self { strategy, vain: 0, skips: 0 }
     }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// Makes `waits` waits that end after the polling time, and returns the number that polled.
-    fn vain_polls(spin: &mut Spin, waits: u32) -> u32 {
+    fn vain_polls(spin: &mut SpinPolicy, waits: u32) -> u32 {
         let now = Instant::now();
         let mut polls = 0;
         for _ in 0..waits {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn polls_in_vain_become_rare() {
-        let mut spin = Spin::new(WaitStrategy::SpinThenSleep(Duration::from_micros(20)));
+        let mut spin = SpinPolicy::new(WaitStrategy::SpinThenSleep(Duration::from_micros(20)));
         assert_eq!(vain_polls(&mut spin, PATIENCE), PATIENCE);
         assert_eq!(vain_polls(&mut spin, 2 + 4 + 8 + 16 + 32), 5);
         assert_eq!(vain_polls(&mut spin, 6400), 100);
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn poll_that_shortens_a_wait_ends_the_back_off() {
-        let mut spin = Spin::new(WaitStrategy::SpinThenSleep(Duration::from_micros(20)));
+        let mut spin = SpinPolicy::new(WaitStrategy::SpinThenSleep(Duration::from_micros(20)));
         vain_polls(&mut spin, 1000);
         let now = Instant::now();
         while spin.begin(now) == Polling::None {}
@@ -119,7 +119,7 @@ mod tests {
         for (strategy, polling) in
             [(WaitStrategy::Spin, Polling::Endless), (WaitStrategy::Sleep, Polling::None)]
         {
-            let mut spin = Spin::new(strategy);
+            let mut spin = SpinPolicy::new(strategy);
             assert!((0..100).all(|_| spin.begin(now) == polling));
         }
     }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::growth::SpaceRequest;
 use super::options::Options;
 use super::outbound::OutboundLane;
-use super::spin::{Polling, Spin};
+use super::spin::{Polling, SpinPolicy};
 use crate::error::{Error, Result};
 use crate::lane::page::WAITING_AT;
 
@@ -68,7 +68,7 @@ impl WaitLimit {
 
 /// The waiting state of one sender.
 pub(super) struct SenderWait {
-    spin: Spin,
+    spin: SpinPolicy,
     interruptible: bool,
     /// `true` once [`SenderWait::arm`] has announced to the receiver that the sender waits.
     armed: bool,
@@ -77,7 +77,7 @@ pub(super) struct SenderWait {
 impl SenderWait {
     pub(super) fn new(options: &Options) -> Self {
         let Options { wait_strategy, interruptible, .. } = *options;
-        Self { spin: Spin::new(wait_strategy), interruptible, armed: false }
+        Self { spin: SpinPolicy::new(wait_strategy), interruptible, armed: false }
     }
 
     /// Asks the receiver to report free space, and checks for free space. Returns `true` if a
