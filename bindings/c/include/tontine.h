@@ -197,7 +197,7 @@ typedef struct tontine_options {
    */
   uint64_t first_chunk;
   /*
-   Time to poll before sleeping, in nanoseconds; default 20000.
+   Time to poll before sleeping, in nanoseconds; default 100000.
    */
   uint64_t spin_ns;
   /*

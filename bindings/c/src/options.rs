@@ -70,7 +70,7 @@ pub struct tontine_options {
     /// Number of bytes of shared memory with which a lane begins; default 4096. The lane grows up
     /// to lane_cap.
     pub first_chunk: u64,
-    /// Time to poll before sleeping, in nanoseconds; default 20000.
+    /// Time to poll before sleeping, in nanoseconds; default 100000.
     pub spin_ns: u64,
     /// Maximum time that a peer may take, after it has connected, to send its first control
     /// message; default 5000.

@@ -8,7 +8,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
          uses a processor while it waits. A receiver that sleeps uses none, but the way into the \
          kernel and back, and the wake-up by the sender, take microseconds, of which the receiver \
          pays a part in processor time.",
-        "A mailbox combines both: a receiver polls for a moment, at most 20 µs by default, and \
+        "A mailbox combines both: a receiver polls for a moment, at most 100 µs by default, and \
          sleeps if no message has arrived by then. If messages are rarer than that, polling is in \
          vain, and the receiver soon polls in few of its waits. This experiment shows what is left \
          of that price in processor time; `round-trip` and `wake-up` show the latency.",

@@ -223,7 +223,7 @@ fn reading() -> f64 {
 const VARIANTS: &[Variant] = &[
     Variant {
         name: "mailbox-default",
-        summary: "default options: poll for 20 µs at most, then sleep",
+        summary: "default options: poll for 100 µs at most, then sleep",
     },
     Variant { name: "mailbox-sleep", summary: "sleep immediately" },
     Variant {

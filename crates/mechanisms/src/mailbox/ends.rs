@@ -420,7 +420,7 @@ impl<const COPY: bool> StreamDriver for LaneStream<COPY> {
 
     fn note(traffic: Traffic) -> Option<String> {
         let kib = lane_bytes(traffic.bytes) >> 10;
-        Some(format!("lanes of {kib} KiB from the start; waits 20 µs, then sleeps"))
+        Some(format!("lanes of {kib} KiB from the start; default wait strategy"))
     }
 }
 

@@ -82,9 +82,9 @@ pub enum WaitStrategy {
     Sleep,
     /// Polls for at most this long, then sleeps in the kernel.
     ///
-    /// An end whose last four polls were in vain makes the following waits sleep immediately,
-    /// except one per 2, 4, … 64 waits. The first poll that shortens a wait ends this. `recv` and
-    /// the other receiving calls without a timeout check for a message for about 2 µs in any case.
+    /// Polls become rare, down to one per 128 waits, while more of their time is in vain than they
+    /// save (a sleep costs about 20 µs). `recv` and the other receiving calls without a timeout
+    /// check for a message for about 2 µs in any case.
     SpinThenSleep(Duration),
 }
 
@@ -233,7 +233,7 @@ impl Default for Options {
             mailbox_cap: 1 << 30,
             max_lanes: 1024,
             first_chunk: 4096,
-            wait_strategy: WaitStrategy::SpinThenSleep(Duration::from_micros(20)),
+            wait_strategy: WaitStrategy::SpinThenSleep(Duration::from_micros(100)),
             interruptible: false,
             fences: Fences::Asymmetric,
             on_death: OnDeath::Fail,
@@ -251,7 +251,7 @@ impl Options {
     /// Returns the default settings.
     ///
     /// A lane begins with 4 KiB and grows to 64 MiB; a mailbox grows to 1 GiB and 1,024 lanes. Both
-    /// ends poll for at most 20 µs, then sleep, and accept peers of the same user only.
+    /// ends poll for at most 100 µs, then sleep, and accept peers of the same user only.
     pub fn new() -> Self {
         Self::default()
     }
@@ -302,7 +302,7 @@ impl Options {
         self
     }
 
-    /// Sets how this end waits (default [`WaitStrategy::SpinThenSleep`] with 20 µs).
+    /// Sets how this end waits (default [`WaitStrategy::SpinThenSleep`] with 100 µs).
     pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Self {
         self.wait_strategy = strategy;
         self

@@ -1,27 +1,30 @@
 //! Polling before a sleep: [`SpinPolicy`].
 //!
-//! Polling pays only if what the end waits for usually happens within the polling time. If it
-//! rarely does (the peer acts once per millisecond, or needs the processor on which this end
-//! polls), polling only takes processor time from others. An end therefore polls before every sleep
-//! only while that shortens some of its waits. Otherwise it polls once per 2, 4, … 64 waits, to
-//! learn whether its peer has become faster.
+//! A poll that ends a wait saves the sleep and the wake-up; a poll in vain costs its whole time. An
+//! end therefore adds up what its polls cost more than they saved. Once this is as much as four
+//! polls in vain, its waits sleep at once, except one per 2, 4, … 128. So it polls rarely if its
+//! peer acts once per millisecond, or needs the processor on which this end polls; and soon notices
+//! if that changes.
 
 use std::time::{Duration, Instant};
 
 use super::options::WaitStrategy;
 
-/// Number of polls in vain, one after the other, after which waits begin to sleep at once.
+/// Time that a sleep and its wake-up cost an end, about the same on all machines measured.
+const SLEEP_COST: Duration = Duration::from_micros(20);
+
+/// Excess cost, in polls in vain, above which waits sleep at once.
 const PATIENCE: u32 = 4;
 
-/// Binary logarithm of the maximum interval, in waits, between two polls.
-const RAREST: u32 = 6;
+/// Binary logarithm of the maximum number of waits between two polls.
+const RAREST: u32 = 7;
 
 /// The polling state of one end.
 #[derive(Debug)]
 pub(super) struct SpinPolicy {
     strategy: WaitStrategy,
-    /// Number of polls in vain since the last that shortened a wait, at most `PATIENCE + RAREST`.
-    vain: u32,
+    /// Time that polls cost more than they saved, at most that of `PATIENCE + RAREST` in vain.
+    excess: Duration,
     /// Number of waits that sleep at once before the next poll.
     skips: u32,
 }
@@ -48,7 +51,7 @@ impl Polling {
 
 impl SpinPolicy {
     pub(super) fn new(strategy: WaitStrategy) -> Self {
-        Self { strategy, vain: 0, skips: 0 }
+        Self { strategy, excess: Duration::ZERO, skips: 0 }
     }
 
     /// Begins a wait at `now`.
@@ -66,20 +69,25 @@ impl SpinPolicy {
         }
     }
 
-    /// Records that a wait ended while it polled.
+    /// Records that a wait ended while it polled. The next wait polls too.
     pub(super) fn note_success(&mut self) {
-        (self.vain, self.skips) = (0, 0);
+        self.excess = self.excess.saturating_sub(SLEEP_COST);
+        self.skips = 0;
     }
 
     /// Records that a wait polled in vain, and sleeps now.
     pub(super) fn note_vain(&mut self) {
-        self.vain = (self.vain + 1).min(PATIENCE + RAREST);
-        self.skips = (1 << self.vain.saturating_sub(PATIENCE)) - 1;
+        let WaitStrategy::SpinThenSleep(time) = self.strategy else { return };
+        let most = time.saturating_mul(PATIENCE + RAREST);
+        self.excess = self.excess.saturating_add(time).min(most);
+        let polls = self.excess.as_nanos() / time.as_nanos().max(1);
+        self.skips = (1 << (polls as u32).saturating_sub(PATIENCE)) - 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Options;
     use super::*;
 
     /// Makes `waits` waits that end after the polling time, and returns the number that polled.
@@ -95,22 +103,43 @@ mod tests {
         polls
     }
 
-    #[test]
-    fn polls_in_vain_become_rare() {
-        let mut spin = SpinPolicy::new(WaitStrategy::SpinThenSleep(Duration::from_micros(20)));
-        assert_eq!(vain_polls(&mut spin, PATIENCE), PATIENCE);
-        assert_eq!(vain_polls(&mut spin, 2 + 4 + 8 + 16 + 32), 5);
-        assert_eq!(vain_polls(&mut spin, 6400), 100);
+    fn default_policy() -> SpinPolicy {
+        SpinPolicy::new(Options::new().wait_strategy)
     }
 
     #[test]
-    fn poll_that_shortens_a_wait_ends_the_back_off() {
-        let mut spin = SpinPolicy::new(WaitStrategy::SpinThenSleep(Duration::from_micros(20)));
+    fn polls_in_vain_become_rare() {
+        let mut spin = default_policy();
+        assert_eq!(vain_polls(&mut spin, PATIENCE), PATIENCE);
+        assert_eq!(vain_polls(&mut spin, 2 + 4 + 8 + 16 + 32 + 64), 6);
+        assert_eq!(vain_polls(&mut spin, 12_800), 100);
+    }
+
+    #[test]
+    fn polls_that_end_waits_stop_the_back_off() {
+        let mut spin = default_policy();
         vain_polls(&mut spin, 1000);
         let now = Instant::now();
         while spin.begin(now) == Polling::None {}
-        spin.note_success();
+        for _ in 0..100 {
+            spin.note_success();
+            assert_ne!(spin.begin(now), Polling::None);
+        }
         assert_eq!(vain_polls(&mut spin, PATIENCE), PATIENCE);
+    }
+
+    #[test]
+    fn polls_that_cost_more_than_they_save_become_rare() {
+        let (mut spin, now) = (default_policy(), Instant::now());
+        let mut polls = 0;
+        for wait in 0..12_800 {
+            if spin.begin(now) == Polling::None {
+                continue;
+            }
+            polls += 1;
+            if wait % 2 == 0 { spin.note_vain() } else { spin.note_success() }
+        }
+        assert!(polls < 400, "{polls}");
     }
 
     #[test]
