@@ -44,15 +44,19 @@ impl<T> LaneScan<T> {
     }
 }
 
-/// One lane, with everything that the receiver holds for it.
+/// One lane, with everything that the receiver holds for it. What each message needs comes first
+/// and together, so that the other fields do not spread it over more cache lines.
+#[repr(C, align(64))]
 pub(super) struct InboundLane {
     pub(super) reader: LaneReader<PeerRegion>,
     pub(super) control: Control,
     /// The position up to which free space was last announced to the sender.
     pub(super) told_at: u64,
-    symmetric: bool,
     /// Number of messages found, which distinguishes busy lanes from idle ones.
     pub(super) found: u32,
+    symmetric: bool,
+    pub(super) id: SenderId,
+    pub(super) peer: Peer,
     /// `found` at the last visit of [`super::lanes::Lanes::settle`].
     pub(super) found_before: u32,
     /// `true` if the connection hung up or the process ended: the lane is removed once it is read.
@@ -62,7 +66,7 @@ pub(super) struct InboundLane {
     /// `true` if the last call that read control messages left some in the queue.
     pub(super) more_notes: bool,
     /// The shortage of descriptors or memory because of which a message stays queued.
-    unreceived: Option<Error>,
+    unreceived: Option<Box<Error>>,
     /// `true` if the epoll set no longer reports the socket, because that message stays queued.
     pub(super) put_off: bool,
     /// The violation found in a chunk or in its control message.
@@ -98,8 +102,6 @@ pub(super) struct InboundLane {
     pub(super) drained_at: u64,
     pub(super) pidfd: Option<OwnedFd>,
     pub(super) watch: Watch,
-    pub(super) peer: Peer,
-    pub(super) id: SenderId,
 }
 
 /// Initial state of a lane.
@@ -173,7 +175,7 @@ impl InboundLane {
 
     /// Returns the shortage because of which a control message waits.
     pub(super) fn lack(&self) -> Option<&Error> {
-        self.unreceived.as_ref()
+        self.unreceived.as_deref()
     }
 
     /// Returns the length of the next message, if it is complete, or within `looks` further checks,
@@ -397,7 +399,7 @@ impl InboundLane {
                 }
                 // This process is out of memory: the message stays queued and is received later.
                 Err(lack) => {
-                    self.unreceived = Some(lack);
+                    self.unreceived = Some(Box::new(lack));
                     return Ok(());
                 }
             };
@@ -417,7 +419,7 @@ impl InboundLane {
                     Ok(None) => {}
                     // The message stays queued until this process has the resources to receive it.
                     Err(lack) => {
-                        self.unreceived = Some(lack);
+                        self.unreceived = Some(Box::new(lack));
                         return Ok(());
                     }
                 }

@@ -28,7 +28,10 @@ pub(super) fn play(slice: &Slice, victims: &Victims, unanswered: Option<&File>, 
     while worker::get(stop) == 0 {
         let mut random = slice.random(slice.next_case());
         if random.below(3) == 0 {
-            mapped.extend(HostileConnection::begin_with_chunks(&mut random, victims));
+            mapped.extend(match random.below(2) {
+                0 => HostileConnection::begin_with_chunks(&mut random, victims),
+                _ => HostileConnection::begin_early(&mut random, victims),
+            });
             if mapped.len() > MAX_MAPPED {
                 mapped.pop_front();
             }
@@ -89,6 +92,20 @@ impl HostileConnection {
             let note = raw::chunk_note(log2, lane.chunks.len() as u64 + sequence);
             wire::say(&lane.socket, &note, &[chunk.fd.as_fd()]);
         }
+        Some(lane)
+    }
+
+    /// Connects, and passes a chunk before any grant, as an honest sender may. The receiver accepts
+    /// it, reads the message in it, and then hears no more of this sender, which keeps the memory.
+    fn begin_early(random: &mut Random, victims: &Victims) -> Option<Self> {
+        let mut lane = Self::dial(victims, &[12])?;
+        let fds = [raw::life(), lane.chunks[0].0.fd.as_fd()];
+        wire::say(&lane.socket, &raw::hello(1 << 20, &[12]), &fds);
+        let log2 = 13 + random.below(8) as u32;
+        let next = raw::chunk(log2);
+        wire::say(&lane.socket, &raw::chunk_note(log2, 1), &[next.fd.as_fd()]);
+        lane.go_on_in(next, log2);
+        lane.put_message(random);
         Some(lane)
     }
 
@@ -254,6 +271,11 @@ impl HostileConnection {
             _ => vec![next.fd.as_fd()],
         };
         wire::say(&self.socket, &note, &fds);
+        self.go_on_in(next, log2);
+    }
+
+    /// Publishes the header that leads to the next chunk.
+    fn go_on_in(&mut self, next: Memory, log2: u32) {
         let (chunk, size) = self.chunks.last().expect("a chunk");
         if self.tail + 8 <= *size {
             chunk.put(self.tail, raw::header(3, u64::from(log2)));
