@@ -7,8 +7,11 @@
 //!
 //! This module does not kill or reap processes; [`crate::os::child`] does.
 
-#![allow(unsafe_code, reason = "sets a POSIX timer up and shares last words")]
+#![allow(unsafe_code, reason = "a POSIX timer, shared last words, and the environment")]
 
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -209,4 +212,17 @@ pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), St
     .expect("fork");
     let status = child.wait().expect("it ends");
     assert_eq!((words.heard(), status.exit_status()), (None, Some(0)));
+}
+
+/// Makes this process create its temporary folders in `place`. Call it in a forked process, which
+/// has a single thread. [`std::env::set_var`] would wait indefinitely in that process if another
+/// thread read the environment during the fork.
+///
+/// # Panics
+/// Panics if the path contains a zero, or if memory is short.
+#[doc(hidden)]
+pub fn set_temp_dir(place: &Path) {
+    let place = CString::new(place.as_os_str().as_bytes()).expect("a path without zeros");
+    // SAFETY: the strings are terminated, and no other thread reads the environment.
+    assert_eq!(unsafe { libc::setenv(c"TMPDIR".as_ptr(), place.as_ptr(), 1) }, 0);
 }

@@ -1,12 +1,10 @@
 //! Tests of real builds, at the lowest levels.
 
-#![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
-
 use std::path::Path;
 
 use tontine_host::error::MeasureError;
 use tontine_host::os::child::Child;
-use tontine_host::peer::in_a_process_of_its_own;
+use tontine_host::peer::{in_a_process_of_its_own, set_temp_dir};
 
 use super::*;
 
@@ -14,9 +12,7 @@ const AMPLE: Duration = Duration::from_secs(300);
 
 /// Measures with temporary folders in `place`. Call it in a single-threaded process.
 fn measured_in(place: &Path, builds: usize, patience: Duration) -> Result<Observed> {
-    // SAFETY: the process was just forked for a test and has no other thread that could read the
-    // environment at the same time.
-    unsafe { std::env::set_var("TMPDIR", place) };
+    set_temp_dir(place);
     measure(builds, patience)
 }
 
@@ -108,8 +104,7 @@ fn killed_invocation_kills_its_builds() {
         }
         // The next clean-up removes the leftovers in the file system.
         let left = entries(place.path());
-        // SAFETY: this process has a single thread, as in `measured_in`.
-        unsafe { std::env::set_var("TMPDIR", place.path()) };
+        set_temp_dir(place.path());
         tontine_host::leftovers::sweep();
         match (left, entries(place.path())) {
             (1, 0) => Ok(()),

@@ -1,10 +1,8 @@
 //! Tests of real sessions on pseudo-terminals and, if the machine has an sshd, through a remote
 //! login.
 
-#![allow(unsafe_code, reason = "sets TMPDIR in a process of one thread")]
-
 use tontine_host::os::child::Child;
-use tontine_host::peer::in_a_process_of_its_own;
+use tontine_host::peer::{in_a_process_of_its_own, set_temp_dir};
 
 use super::*;
 
@@ -12,9 +10,7 @@ const AMPLE: Duration = Duration::from_secs(300);
 
 /// Measures with temporary folders in `place`. Call it in a single-threaded process.
 fn measured_in(place: &Path, variant: &str, sessions: usize) -> Result<Observed> {
-    // SAFETY: the process was just forked for a test and has no other thread that could read the
-    // environment at the same time.
-    unsafe { std::env::set_var("TMPDIR", place) };
+    set_temp_dir(place);
     measure(variant, sessions, 1, AMPLE)
 }
 
@@ -80,8 +76,7 @@ fn killed_invocation_kills_its_users_processes() {
     in_a_process_of_its_own(|| {
         let place = place()?;
         let mut invocation = Child::fork(|| {
-            // SAFETY: this process has a single thread, as in `measured_in`.
-            unsafe { std::env::set_var("TMPDIR", place.path()) };
+            set_temp_dir(place.path());
             match measure("login", 2, 1_000, AMPLE) {
                 Err(MeasureError::Skipped(_)) => 77,
                 _ => 0,
