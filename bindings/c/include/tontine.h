@@ -88,9 +88,14 @@
 #define TONTINE_WAIT_STRATEGY_SLEEP 2
 
 /*
- wait_strategy: poll for at most spin_ns, then sleep; poll rarely while polls find nothing.
+ wait_strategy: poll for spin_ns, then sleep.
  */
 #define TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP 3
+
+/*
+ wait_strategy: poll for up to 100 microseconds while that pays, then sleep.
+ */
+#define TONTINE_WAIT_STRATEGY_ADAPTIVE 4
 
 /*
  fences: no memory fence in a send; an end that is about to sleep interrupts the other
@@ -197,7 +202,7 @@ typedef struct tontine_options {
    */
   uint64_t first_chunk;
   /*
-   Time to poll before sleeping, in nanoseconds; default 100000.
+   Time to poll before sleeping with SPIN_THEN_SLEEP, in nanoseconds; default 20000.
    */
   uint64_t spin_ns;
   /*
@@ -210,7 +215,7 @@ typedef struct tontine_options {
    */
   uint64_t shrink_after_ms;
   /*
-   TONTINE_WAIT_STRATEGY_...; default SPIN_THEN_SLEEP.
+   TONTINE_WAIT_STRATEGY_...; default SPIN_THEN_SLEEP if spin_ns is set, else ADAPTIVE.
    */
   uint32_t wait_strategy;
   /*

@@ -14,8 +14,10 @@ use crate::border::{CError, CResult};
 pub const TONTINE_WAIT_STRATEGY_SPIN: u32 = 1;
 /// wait_strategy: sleep in the kernel immediately.
 pub const TONTINE_WAIT_STRATEGY_SLEEP: u32 = 2;
-/// wait_strategy: poll for at most spin_ns, then sleep; poll rarely while polls find nothing.
+/// wait_strategy: poll for spin_ns, then sleep.
 pub const TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP: u32 = 3;
+/// wait_strategy: poll for up to 100 microseconds while that pays, then sleep.
+pub const TONTINE_WAIT_STRATEGY_ADAPTIVE: u32 = 4;
 
 /// fences: no memory fence in a send; an end that is about to sleep interrupts the other
 /// processors.
@@ -70,14 +72,14 @@ pub struct tontine_options {
     /// Number of bytes of shared memory with which a lane begins; default 4096. The lane grows up
     /// to lane_cap.
     pub first_chunk: u64,
-    /// Time to poll before sleeping, in nanoseconds; default 100000.
+    /// Time to poll before sleeping with SPIN_THEN_SLEEP, in nanoseconds; default 20000.
     pub spin_ns: u64,
     /// Maximum time that a peer may take, after it has connected, to send its first control
     /// message; default 5000.
     pub handshake_timeout_ms: u64,
     /// Time for which a lane that has grown must be empty before it shrinks; default 50.
     pub shrink_after_ms: u64,
-    /// TONTINE_WAIT_STRATEGY_...; default SPIN_THEN_SLEEP.
+    /// TONTINE_WAIT_STRATEGY_...; default SPIN_THEN_SLEEP if spin_ns is set, else ADAPTIVE.
     pub wait_strategy: u32,
     /// TONTINE_FENCES_...; default ASYMMETRIC.
     pub fences: u32,
@@ -95,6 +97,9 @@ pub struct tontine_options {
     /// For a setting of a later version; 0.
     pub reserved: u32,
 }
+
+/// Default time to poll before sleeping with `SPIN_THEN_SLEEP`, in nanoseconds.
+const SPIN_NS: u64 = 20_000;
 
 /// Maximum size of the struct in any version. A larger `struct_size` means that the program did not
 /// set it.
@@ -174,8 +179,11 @@ impl tontine_options {
             options = options.shrink_after(Duration::from_millis(self.shrink_after_ms));
         }
         options = match (self.wait_strategy, self.spin_ns) {
-            (0 | TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP, 0) => options,
+            (0, 0) | (TONTINE_WAIT_STRATEGY_ADAPTIVE, _) => {
+                options.wait_strategy(WaitStrategy::Adaptive)
+            }
             (0 | TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP, spin_ns) => {
+                let spin_ns = if spin_ns == 0 { SPIN_NS } else { spin_ns };
                 options.wait_strategy(WaitStrategy::SpinThenSleep(Duration::from_nanos(spin_ns)))
             }
             (TONTINE_WAIT_STRATEGY_SPIN, _) => options.wait_strategy(WaitStrategy::Spin),
@@ -315,7 +323,7 @@ mod tests {
     #[test]
     fn unknown_values_are_refused() {
         let set: [fn(&mut tontine_options); 6] = [
-            |options| options.wait_strategy = 4,
+            |options| options.wait_strategy = 5,
             |options| options.fences = 3,
             |options| options.on_death = 4,
             |options| options.allow = 4,

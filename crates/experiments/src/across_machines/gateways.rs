@@ -49,8 +49,8 @@ pub(super) struct MailboxCrossing<'a> {
     pub(super) folder: &'a Path,
     /// The gateways that carry the messages. `None` if each program reaches the other's mailbox.
     pub(super) gateways: Option<GatewayKind>,
-    /// `true` if the programs sleep at once when they wait, `false` if they spin first, as they do
-    /// by default.
+    /// `true` if the programs sleep at once when they wait, `false` if they have the default wait
+    /// strategy.
     pub(super) sleeps: bool,
 }
 

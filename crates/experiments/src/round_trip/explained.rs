@@ -44,9 +44,9 @@ pub(super) const EXPLANATION: Explanation = Explanation {
               spinning. No mechanism between two processors can be faster. If each end may write \
               only its own memory, as in the mailbox, the floor is `flag-two-lines`. Compare only \
               rows of the same placement. Two sleeping ends on one processor can be faster than \
-              on two, because no other processor must be woken. `mailbox-default` polls for 20 µs \
-              before it sleeps: on two processors it is as fast as `mailbox-spin`, on one each end \
-              polls in vain while the other could run. A wake-up after a pause costs \
+              on two, because no other processor must be woken. `mailbox-default` polls only \
+              while that pays: on two processors it is as fast as `mailbox-spin`, on one most of \
+              its waits sleep at once. A wake-up after a pause costs \
               much more than these hot ones. The difference between `hand-over` and \
               `mailbox-spin` is the cost of a message that is a block of any size; the cost of a \
               copy would grow with the bytes. In virtual machines every wake-up of an idle \
@@ -93,8 +93,8 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         ),
         (
             "mailbox-default",
-            "as in mailbox-spin if the message arrives within 20 µs of the wait, as in \
-             mailbox-sleep (with the fences of the sleeper) if it does not",
+            "as in mailbox-spin if the message arrives while the end polls, as in mailbox-sleep \
+             (with the fences of the sleeper) if it does not",
         ),
         (
             "container-tcp, container-netns",

@@ -51,7 +51,7 @@ pub(super) const EXPLANATION: Explanation = Explanation {
         (
             "mailbox, mailbox-zero-copy",
             "none while both are busy; sendto, epoll_pwait, recvmmsg (before Linux 6.16 recvmsg) \
-             and membarrier if one has spun in vain for 20 µs and sleeps",
+             and membarrier if one has polled in vain and sleeps",
         ),
     ],
 };

@@ -41,8 +41,8 @@ const TIMEOUT: Duration = Duration::from_millis(1);
 const PERIOD: Duration = Duration::from_millis(1);
 /// Timeout for a message.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Number of warm-up waits, and of warm-up messages.
-const WARM_UP: usize = 10;
+/// Number of warm-up waits, and of warm-up messages, in which the default adapts.
+const WARM_UP: usize = 150;
 
 /// The experiment.
 #[derive(Debug, Clone, Copy)]
@@ -223,13 +223,10 @@ fn reading() -> f64 {
 const VARIANTS: &[Variant] = &[
     Variant {
         name: "mailbox-default",
-        summary: "default options: poll for 100 µs at most, then sleep",
+        summary: "default options: poll while that pays, then sleep",
     },
     Variant { name: "mailbox-sleep", summary: "sleep immediately" },
-    Variant {
-        name: "mailbox-spin-then-sleep",
-        summary: "poll for `spin_us` µs at most, then sleep",
-    },
+    Variant { name: "mailbox-spin-then-sleep", summary: "poll for `spin_us` µs, then sleep" },
 ];
 
 #[cfg(test)]

@@ -105,8 +105,8 @@ impl Driver for DefaultOptions {
             KILLED,
             &[Listing::new(
                 Asked::RoundTrip,
-                "a tontine mailbox at each end, 8 bytes per message, default options: both poll, \
-                 then sleep",
+                "a tontine mailbox at each end, 8 bytes per message, default options: both poll \
+                 while that pays",
             )],
         )
     };

@@ -186,13 +186,12 @@ fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)
     let modes = [OnDeath::Fail, OnDeath::Fail, OnDeath::Fail, OnDeath::WaitForSuccessor];
     let mode =
         if case.mode == ReceiverMode::Wild { wire::pick(random, &modes) } else { OnDeath::Fail };
-    let spin = WaitStrategy::SpinThenSleep(Duration::from_micros(20));
     let options = Options::new()
         .lane_cap(case.cap)
         .on_death(mode)
         .handshake_timeout(HANDSHAKE)
         .shrink_after(Duration::from_millis(1))
-        .wait_strategy(wire::pick(random, &[WaitStrategy::Sleep, spin]))
+        .wait_strategy(wire::pick(random, &[WaitStrategy::Sleep, WaitStrategy::Adaptive]))
         .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]));
     let until = Instant::now() + MAX_CALL;
     let watch = Stopwatch::new();

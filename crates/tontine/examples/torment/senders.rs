@@ -197,7 +197,7 @@ fn receive(slice: &Slice, victims: &Victims, board: SharedWords, seed: u64) {
     Life::register().expect("the main thread");
     let _database = lock(&victims.database);
     let mut random = Random(seed);
-    let waiting = [WaitStrategy::Sleep, WaitStrategy::SpinThenSleep(Duration::from_micros(20))];
+    let waiting = [WaitStrategy::Sleep, WaitStrategy::Adaptive];
     let options = Options::new()
         .max_lanes(MAX_LANES)
         .lane_cap(LANE_CAP)

@@ -80,12 +80,13 @@ pub enum WaitStrategy {
     Spin,
     /// Sleeps in the kernel immediately.
     Sleep,
-    /// Polls for at most this long, then sleeps in the kernel.
-    ///
-    /// Polls become rare, down to one per 128 waits, while more of their time is in vain than they
-    /// save (a sleep costs about 20 µs). `recv` and the other receiving calls without a timeout
-    /// check for a message for about 2 µs in any case.
+    /// Polls for this long, then sleeps in the kernel.
     SpinThenSleep(Duration),
+    /// Polls for up to 100 µs while that pays, then sleeps in the kernel: the default.
+    ///
+    /// While polls take more processor time than they save, the end polls in few of its waits, at
+    /// least one of 128. A poll that ends a wait saves about 20 µs.
+    Adaptive,
 }
 
 /// Memory fences that keep a wake-up from being lost when one end of a lane goes to sleep.
@@ -233,7 +234,7 @@ impl Default for Options {
             mailbox_cap: 1 << 30,
             max_lanes: 1024,
             first_chunk: 4096,
-            wait_strategy: WaitStrategy::SpinThenSleep(Duration::from_micros(100)),
+            wait_strategy: WaitStrategy::Adaptive,
             interruptible: false,
             fences: Fences::Asymmetric,
             on_death: OnDeath::Fail,
@@ -251,7 +252,7 @@ impl Options {
     /// Returns the default settings.
     ///
     /// A lane begins with 4 KiB and grows to 64 MiB; a mailbox grows to 1 GiB and 1,024 lanes. Both
-    /// ends poll for at most 100 µs, then sleep, and accept peers of the same user only.
+    /// ends poll while that pays, then sleep, and accept peers of the same user only.
     pub fn new() -> Self {
         Self::default()
     }
@@ -302,7 +303,7 @@ impl Options {
         self
     }
 
-    /// Sets how this end waits (default [`WaitStrategy::SpinThenSleep`] with 100 µs).
+    /// Sets how this end waits (default [`WaitStrategy::Adaptive`]).
     pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Self {
         self.wait_strategy = strategy;
         self

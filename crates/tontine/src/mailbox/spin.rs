@@ -1,29 +1,35 @@
 //! Polling before a sleep: [`SpinPolicy`].
 //!
-//! A poll that ends a wait saves the sleep and the wake-up; a poll in vain costs its whole time. An
-//! end therefore adds up what its polls cost more than they saved. Once this is as much as four
-//! polls in vain, its waits sleep at once, except one per 2, 4, … 128. So it polls rarely if its
-//! peer acts once per millisecond, or needs the processor on which this end polls; and soon notices
-//! if that changes.
+//! With [`WaitStrategy::Adaptive`], an end adds up what its polls cost more than they saved. A poll
+//! costs the time that it takes. If it ends a wait, it saves the processor time of a sleep and a
+//! wake-up. While the sum is that of five polls in vain or more, most waits sleep at once: only one
+//! of 2 waits polls and, after each further poll in vain, one of 4, 8, … 128. So an end polls
+//! rarely if its peer acts once per millisecond, or needs the processor on which this end polls,
+//! and notices if that changes.
 
 use std::time::{Duration, Instant};
 
 use super::options::WaitStrategy;
 
-/// Time that a sleep and its wake-up cost an end, about the same on all machines measured.
+/// Time for which an adaptive end polls: about twice the latency of a wake-up. While an end waits
+/// for its peer to wake up, a shorter poll would be in vain, so that it slept as well, and both
+/// ends of a stream would sleep in turn.
+const POLL_TIME: Duration = Duration::from_micros(100);
+
+/// Processor time of a sleep and its wake-up (`tontine measure waiting-cost/mailbox-sleep`).
 const SLEEP_COST: Duration = Duration::from_micros(20);
 
-/// Excess cost, in polls in vain, above which waits sleep at once.
-const PATIENCE: u32 = 4;
+/// Number of polls in vain before waits begin to sleep at once.
+const MAX_VAIN: u32 = 4;
 
-/// Binary logarithm of the maximum number of waits between two polls.
-const RAREST: u32 = 7;
+/// Binary logarithm of the maximum number of waits of which one polls.
+const MAX_INTERVAL_LOG2: u32 = 7;
 
 /// The polling state of one end.
 #[derive(Debug)]
 pub(super) struct SpinPolicy {
     strategy: WaitStrategy,
-    /// Time that polls cost more than they saved, at most that of `PATIENCE + RAREST` in vain.
+    /// Time that polls cost more than they saved.
     excess: Duration,
     /// Number of waits that sleep at once before the next poll.
     skips: u32,
@@ -34,7 +40,9 @@ pub(super) struct SpinPolicy {
 pub(super) enum Polling {
     /// The wait sleeps at once.
     None,
+    /// The wait polls until this time, then sleeps.
     Until(Instant),
+    /// The wait polls until it ends.
     Endless,
 }
 
@@ -58,98 +66,104 @@ impl SpinPolicy {
     pub(super) fn begin(&mut self, now: Instant) -> Polling {
         match self.strategy {
             WaitStrategy::Spin => Polling::Endless,
-            WaitStrategy::Sleep | WaitStrategy::SpinThenSleep(Duration::ZERO) => Polling::None,
-            WaitStrategy::SpinThenSleep(_) if self.skips > 0 => {
-                self.skips -= 1;
-                Polling::None
-            }
+            WaitStrategy::Sleep => Polling::None,
             WaitStrategy::SpinThenSleep(time) => {
                 now.checked_add(time).map_or(Polling::Endless, Polling::Until)
             }
+            WaitStrategy::Adaptive if self.skips > 0 => {
+                self.skips -= 1;
+                Polling::None
+            }
+            WaitStrategy::Adaptive => Polling::Until(now + POLL_TIME),
         }
     }
 
-    /// Records that a wait ended while it polled. The next wait polls too.
-    pub(super) fn note_success(&mut self) {
-        self.excess = self.excess.saturating_sub(SLEEP_COST);
-        self.skips = 0;
+    /// Records a poll since `began`, and whether it ended the wait.
+    pub(super) fn note(&mut self, began: Instant, ended: bool) {
+        if self.strategy == WaitStrategy::Adaptive {
+            self.adapt(began.elapsed(), ended);
+        }
     }
 
-    /// Records that a wait polled in vain, and sleeps now.
-    pub(super) fn note_vain(&mut self) {
-        let WaitStrategy::SpinThenSleep(time) = self.strategy else { return };
-        let most = time.saturating_mul(PATIENCE + RAREST);
-        self.excess = self.excess.saturating_add(time).min(most);
-        let polls = self.excess.as_nanos() / time.as_nanos().max(1);
-        self.skips = (1 << (polls as u32).saturating_sub(PATIENCE)) - 1;
+    fn adapt(&mut self, time: Duration, ended: bool) {
+        let max = POLL_TIME * (MAX_VAIN + MAX_INTERVAL_LOG2);
+        self.excess = self.excess.saturating_add(time).min(max);
+        if ended {
+            self.excess = self.excess.saturating_sub(SLEEP_COST);
+            if time <= SLEEP_COST {
+                return;
+            }
+        }
+        let in_vain = (self.excess.as_nanos() / POLL_TIME.as_nanos()) as u32;
+        self.skips = (1 << in_vain.saturating_sub(MAX_VAIN)) - 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::options::Options;
     use super::*;
 
-    /// Makes `waits` waits that end after the polling time, and returns the number that polled.
-    fn vain_polls(spin: &mut SpinPolicy, waits: u32) -> u32 {
+    /// Makes `waits` waits, each of which ends after one of `times` in turn if it polls, and
+    /// returns the number that polled.
+    fn polls(spin: &mut SpinPolicy, waits: u32, times: &[Duration]) -> u32 {
         let now = Instant::now();
         let mut polls = 0;
         for _ in 0..waits {
             if spin.begin(now) != Polling::None {
-                spin.note_vain();
+                let time = times[polls as usize % times.len()];
+                spin.adapt(time.min(POLL_TIME), time <= POLL_TIME);
                 polls += 1;
             }
         }
         polls
     }
 
-    fn default_policy() -> SpinPolicy {
-        SpinPolicy::new(Options::new().wait_strategy)
-    }
+    const LATE: Duration = Duration::from_millis(1);
 
     #[test]
     fn polls_in_vain_become_rare() {
-        let mut spin = default_policy();
-        assert_eq!(vain_polls(&mut spin, PATIENCE), PATIENCE);
-        assert_eq!(vain_polls(&mut spin, 2 + 4 + 8 + 16 + 32 + 64), 6);
-        assert_eq!(vain_polls(&mut spin, 12_800), 100);
+        let mut spin = SpinPolicy::new(WaitStrategy::Adaptive);
+        assert_eq!(polls(&mut spin, MAX_VAIN + 1, &[LATE]), MAX_VAIN + 1);
+        assert_eq!(polls(&mut spin, 2 + 4 + 8 + 16 + 32 + 64, &[LATE]), 6);
+        assert_eq!(polls(&mut spin, 12_800, &[LATE]), 100);
     }
 
     #[test]
-    fn polls_that_end_waits_stop_the_back_off() {
-        let mut spin = default_policy();
-        vain_polls(&mut spin, 1000);
-        let now = Instant::now();
-        while spin.begin(now) == Polling::None {}
-        for _ in 0..100 {
-            spin.note_success();
-            assert_ne!(spin.begin(now), Polling::None);
-        }
-        assert_eq!(vain_polls(&mut spin, PATIENCE), PATIENCE);
+    fn polls_that_cost_more_than_a_sleep_become_rare() {
+        let mut spin = SpinPolicy::new(WaitStrategy::Adaptive);
+        // Every second poll ends a wait, so each that does is followed by one in vain.
+        let found = polls(&mut spin, 12_800, &[Duration::from_micros(1), LATE]);
+        assert!(found < 300, "{found}");
+        // An end whose messages come every 60 µs would poll all the time.
+        let mut spin = SpinPolicy::new(WaitStrategy::Adaptive);
+        let found = polls(&mut spin, 12_800, &[Duration::from_micros(60)]);
+        assert!(found < 300, "{found}");
     }
 
     #[test]
-    fn polls_that_cost_more_than_they_save_become_rare() {
-        let (mut spin, now) = (default_policy(), Instant::now());
-        let mut polls = 0;
-        for wait in 0..12_800 {
-            if spin.begin(now) == Polling::None {
-                continue;
-            }
-            polls += 1;
-            if wait % 2 == 0 { spin.note_vain() } else { spin.note_success() }
-        }
-        assert!(polls < 400, "{polls}");
+    fn quick_messages_end_the_back_off() {
+        let mut spin = SpinPolicy::new(WaitStrategy::Adaptive);
+        polls(&mut spin, 1000, &[LATE]);
+        let quick = Duration::from_micros(1);
+        assert!(polls(&mut spin, 256, &[quick]) > 100);
+        assert_eq!(polls(&mut spin, 256, &[quick]), 256);
     }
 
     #[test]
     fn other_strategies_do_not_adapt() {
         let now = Instant::now();
-        for (strategy, polling) in
-            [(WaitStrategy::Spin, Polling::Endless), (WaitStrategy::Sleep, Polling::None)]
-        {
+        let time = Duration::from_micros(20);
+        for (strategy, polling) in [
+            (WaitStrategy::Spin, Polling::Endless),
+            (WaitStrategy::Sleep, Polling::None),
+            (WaitStrategy::SpinThenSleep(time), Polling::Until(now + time)),
+            (WaitStrategy::SpinThenSleep(Duration::MAX), Polling::Endless),
+        ] {
             let mut spin = SpinPolicy::new(strategy);
-            assert!((0..100).all(|_| spin.begin(now) == polling));
+            for _ in 0..100 {
+                assert_eq!(spin.begin(now), polling);
+                spin.note(now, false);
+            }
         }
     }
 }

@@ -68,7 +68,7 @@ impl WaitLimit {
 
 /// The waiting state of one sender.
 pub(super) struct SenderWait {
-    spin: SpinPolicy,
+    pub(super) spin: SpinPolicy,
     interruptible: bool,
     /// `true` once [`SenderWait::arm`] has announced to the receiver that the sender waits.
     armed: bool,
@@ -148,16 +148,14 @@ impl SenderWait {
         if matches!(patience, WaitLimit::None) {
             return Err(Error::TimedOut);
         }
-        let mut now = Instant::now();
-        let polling = self.spin.begin(now);
-        let (mut rounds, mut has_slept) = (0_u32, false);
+        let began = Instant::now();
+        let polling = self.spin.begin(began);
+        let (mut now, mut rounds) = (began, 0_u32);
+        let mut has_polled = polling == Polling::None;
         while !patience.is_over(now) {
             // A wait for a successor does not poll.
             if !lane.is_live() || polling.is_over(now) {
-                if lane.is_live() && polling != Polling::None && !has_slept {
-                    self.spin.note_vain();
-                }
-                has_slept = true;
+                self.note_poll(&mut has_polled, began, false);
                 match sleep(lane, patience, &mut done)? {
                     Slept::Done => return Ok(()),
                     Slept::Interrupted if self.interruptible => return Err(Error::Interrupted),
@@ -168,14 +166,20 @@ impl SenderWait {
             }
             rounds = rounds.wrapping_add(1);
             if poll_briefly(lane, rounds.is_multiple_of(THOROUGH_AFTER), &mut done)? {
-                if !has_slept {
-                    self.spin.note_success();
-                }
+                self.note_poll(&mut has_polled, began, true);
                 return Ok(());
             }
             now = Instant::now();
         }
+        self.note_poll(&mut has_polled, began, false);
         Err(Error::TimedOut)
+    }
+
+    /// Records the poll with which a wait began, if it is not recorded yet.
+    fn note_poll(&mut self, has_polled: &mut bool, began: Instant, ended: bool) {
+        if !std::mem::replace(has_polled, true) {
+            self.spin.note(began, ended);
+        }
     }
 }
 

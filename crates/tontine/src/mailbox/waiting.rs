@@ -1,4 +1,4 @@
-//! The waiting of a [`Mailbox`]: it polls its lanes for a short time, then sleeps in the kernel.
+//! The waiting of a [`Mailbox`]: it polls its lanes, then sleeps in the kernel.
 //!
 //! The protocol mirrors that of a sender that waits for space ([`super::wait_limit`]).
 //! [`super::service`] processes the events that wake the mailbox.
@@ -191,9 +191,14 @@ impl Mailbox {
     #[cold]
     #[inline(never)]
     fn wait_longer(&mut self, deadline: Option<Instant>) -> Result<TakenMessage> {
-        let mut now = Instant::now();
-        let polling = self.spin.begin(now);
-        let mut has_slept = false;
+        let began = Instant::now();
+        let polling = if deadline.is_some_and(|at| began >= at) {
+            Polling::None
+        } else {
+            self.spin.begin(began)
+        };
+        // A poll after a sleep has its own reason: an event that brought no message.
+        let (mut now, mut has_slept) = (began, polling == Polling::None);
         if self.lanes.pace.is_due(now) {
             self.since_service = SERVICE_AFTER + 1;
         }
@@ -203,24 +208,25 @@ impl Mailbox {
                 && let Some(taken) = self.poll(self.lanes.passes_of(CLOCK_AFTER))
             {
                 if !has_slept {
-                    self.spin.note_success();
+                    self.spin.note(began, true);
                 }
                 return Ok(taken);
             }
             now = Instant::now();
-            if deadline.is_some_and(|at| now >= at) {
+            let is_late = deadline.is_some_and(|at| now >= at);
+            if (is_late || polling.is_over(now)) && !has_slept {
+                self.spin.note(began, false);
+                has_slept = true;
+            }
+            if is_late {
                 self.service(Some(Duration::ZERO))?;
                 self.taken = self.look_everywhere().message();
                 return self.taken.ok_or(Error::TimedOut);
             }
-            if polling.is_over(now) {
-                if polling != Polling::None && !has_slept {
-                    self.spin.note_vain();
-                }
-                has_slept = true;
-                if let Some(taken) = self.sleep(deadline)? {
-                    return Ok(taken);
-                }
+            if polling.is_over(now)
+                && let Some(taken) = self.sleep(deadline)?
+            {
+                return Ok(taken);
             }
             if self.since_service > SERVICE_AFTER {
                 self.service(Some(Duration::ZERO))?;
@@ -312,5 +318,38 @@ impl Mailbox {
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.door.as_fd()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+    use crate::mailbox::Sender;
+
+    /// A timeout that is longer than a poll.
+    const TIMEOUT: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn receiver_that_polls_in_vain_soon_sleeps_at_once() {
+        let mut mailbox = Mailbox::unbound().expect("a mailbox");
+        for _ in 0..5 {
+            assert_eq!(mailbox.recv_timeout(TIMEOUT).err(), Some(Error::TimedOut));
+        }
+        assert_eq!(mailbox.spin.begin(Instant::now()), Polling::None);
+    }
+
+    #[test]
+    fn sender_that_polls_in_vain_soon_sleeps_at_once() {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let pair = socketpair(family, kind, SocketFlags::CLOEXEC, None);
+        let (ours, _theirs) = pair.expect("a pair");
+        let mut sender = Sender::from_socket(ours).expect("connected");
+        sender.send(b"unread").expect("space");
+        for _ in 0..5 {
+            assert_eq!(sender.wait_acked(Some(TIMEOUT)), Err(Error::TimedOut));
+        }
+        assert_eq!(sender.wait.spin.begin(Instant::now()), Polling::None);
     }
 }

@@ -102,8 +102,9 @@ impl SenderWorker<'_> {
             Ok(()) => self.round.board.note_finished(self.lane),
             Err(Error::TimedOut) => {
                 let (lane, sent) = (self.lane, self.sent);
-                let text =
-                    format!("expected all {sent} messages of lane {lane} to be read in time");
+                let text = format!(
+                    "expected all {sent} messages of lane {lane} to be read, found a pause"
+                );
                 self.round.violate(&text);
             }
             Err(error) => self.take_back(&error),

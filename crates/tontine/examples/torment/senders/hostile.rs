@@ -96,7 +96,7 @@ impl HostileConnection {
     }
 
     /// Connects, and passes a chunk before any grant, as an honest sender may. The receiver accepts
-    /// it, reads the message in it, and then hears no more of this sender, which keeps the memory.
+    /// it and reads the message in it. Then the sender stays silent, and keeps the memory.
     fn begin_early(random: &mut Random, victims: &Victims) -> Option<Self> {
         let mut lane = Self::dial(victims, &[12])?;
         let fds = [raw::life(), lane.chunks[0].0.fd.as_fd()];
@@ -104,7 +104,7 @@ impl HostileConnection {
         let log2 = 13 + random.below(8) as u32;
         let next = raw::chunk(log2);
         wire::say(&lane.socket, &raw::chunk_note(log2, 1), &[next.fd.as_fd()]);
-        lane.go_on_in(next, log2);
+        lane.continue_in(next, log2);
         lane.put_message(random);
         Some(lane)
     }
@@ -271,11 +271,11 @@ impl HostileConnection {
             _ => vec![next.fd.as_fd()],
         };
         wire::say(&self.socket, &note, &fds);
-        self.go_on_in(next, log2);
+        self.continue_in(next, log2);
     }
 
-    /// Publishes the header that leads to the next chunk.
-    fn go_on_in(&mut self, next: Memory, log2: u32) {
+    /// Publishes the header that leads to `next`, the chunk of the next messages.
+    fn continue_in(&mut self, next: Memory, log2: u32) {
         let (chunk, size) = self.chunks.last().expect("a chunk");
         if self.tail + 8 <= *size {
             chunk.put(self.tail, raw::header(3, u64::from(log2)));
