@@ -26,6 +26,9 @@ const MOST_FAULTS: usize = 64;
 /// Maximum number of deaths kept until [`super::Mailbox::take_deaths`] is called.
 const MAX_DEATHS: usize = 1024;
 
+// What each message needs lies in the first three cache lines of a lane.
+const _: () = assert!(std::mem::offset_of!(InboundLane, passed) <= 192);
+
 /// All lanes of a mailbox.
 #[derive(Default)]
 pub(super) struct Lanes {

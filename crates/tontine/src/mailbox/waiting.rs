@@ -197,8 +197,8 @@ impl Mailbox {
         } else {
             self.spin.begin(began)
         };
-        // A poll after a sleep has its own reason: an event that brought no message.
-        let (mut now, mut has_slept) = (began, polling == Polling::None);
+        // Only the poll before the first sleep counts: the others follow events without messages.
+        let (mut now, mut has_polled) = (began, polling == Polling::None);
         if self.lanes.pace.is_due(now) {
             self.since_service = SERVICE_AFTER + 1;
         }
@@ -207,16 +207,16 @@ impl Mailbox {
             if polling != Polling::None
                 && let Some(taken) = self.poll(self.lanes.passes_of(CLOCK_AFTER))
             {
-                if !has_slept {
+                if !has_polled {
                     self.spin.note(began, true);
                 }
                 return Ok(taken);
             }
             now = Instant::now();
             let is_late = deadline.is_some_and(|at| now >= at);
-            if (is_late || polling.is_over(now)) && !has_slept {
+            if (is_late || polling.is_over(now)) && !has_polled {
                 self.spin.note(began, false);
-                has_slept = true;
+                has_polled = true;
             }
             if is_late {
                 self.service(Some(Duration::ZERO))?;
