@@ -187,4 +187,16 @@ mod tests {
             assert!(!subject.summary().is_empty());
         }
     }
+
+    /// The steps that kill at every instruction name their targets, so that each ends in time.
+    #[test]
+    fn nightly_steps_name_every_target() {
+        let steps = include_str!("../../../../.ci/all");
+        let named: Vec<&str> =
+            steps.lines().filter_map(|line| line.split("crash ").nth(1)).collect();
+        let words: Vec<&str> = named.iter().flat_map(|line| line.split([' ', ';'])).collect();
+        for subject in all().iter().filter(|subject| subject.role() != Role::Control) {
+            assert!(words.contains(&subject.name()), "{} is not in .ci/all", subject.name());
+        }
+    }
 }
