@@ -259,9 +259,10 @@ def test_workers_that_cannot_start_are_reported(context: BaseContext, tmp_path: 
 def test_workers_end_when_their_pool_is_killed(tmp_path: Path, moment: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(
-        "import sys, time, tontine\n"
+        "import os, time, tontine\n"
         "def work(_):\n"
-        "    print('works', flush=True)\n"
+        # One write: an unbuffered `print` makes two, between which another worker may write.
+        "    os.write(1, b'works\\n')\n"
         "    time.sleep(0.05)\n"
         "if __name__ == '__main__':\n"
         "    pool = tontine.Pool(2)\n"
