@@ -87,7 +87,9 @@ impl SpinPolicy {
 
     fn adapt(&mut self, time: Duration, ended: bool) {
         let max = POLL_TIME * (MAX_VAIN + MAX_INTERVAL_LOG2);
-        self.excess = self.excess.saturating_add(time).min(max);
+        // If more time has passed, another thread had the processor.
+        let cost = time.min(POLL_TIME);
+        self.excess = (self.excess + cost).min(max);
         if ended {
             self.excess = self.excess.saturating_sub(SLEEP_COST);
             if time <= SLEEP_COST {
@@ -111,7 +113,7 @@ mod tests {
         for _ in 0..waits {
             if spin.begin(now) != Polling::None {
                 let time = times[polls as usize % times.len()];
-                spin.adapt(time.min(POLL_TIME), time <= POLL_TIME);
+                spin.adapt(time, time <= POLL_TIME);
                 polls += 1;
             }
         }

@@ -145,10 +145,10 @@ impl SenderWait {
         if done(lane, true)? {
             return Ok(());
         }
-        if matches!(patience, WaitLimit::None) {
+        let began = Instant::now();
+        if patience.is_over(began) {
             return Err(Error::TimedOut);
         }
-        let began = Instant::now();
         let polling = self.spin.begin(began);
         let (mut now, mut rounds) = (began, 0_u32);
         let mut has_polled = polling == Polling::None;
