@@ -219,10 +219,12 @@ pub fn in_a_process_of_its_own(body: impl FnOnce() -> std::result::Result<(), St
 /// thread read the environment during the fork.
 ///
 /// # Panics
-/// Panics if the path contains a zero, or if memory is short.
+/// Panics if the process has another thread, if the path contains a zero, or if memory is short.
 #[doc(hidden)]
 pub fn set_temp_dir(place: &Path) {
+    let threads = std::fs::read_dir("/proc/self/task").expect("proc").count();
+    assert_eq!(threads, 1, "another thread could read the environment");
     let place = CString::new(place.as_os_str().as_bytes()).expect("a path without zeros");
-    // SAFETY: the strings are terminated, and no other thread reads the environment.
+    // SAFETY: the strings are terminated, and there is no other thread to read the environment.
     assert_eq!(unsafe { libc::setenv(c"TMPDIR".as_ptr(), place.as_ptr(), 1) }, 0);
 }
