@@ -321,6 +321,19 @@ mod tests {
     }
 
     #[test]
+    fn wait_strategy_without_spin_time_has_its_default() {
+        let strategy = |wait_strategy, spin_ns| {
+            let given = tontine_options { struct_size: WHOLE, ..Default::default() };
+            of(&tontine_options { wait_strategy, spin_ns, ..given })
+        };
+        let expected = |strategy| Ok(format!("{:?}", defaults().wait_strategy(strategy)));
+        let spin = |ns| expected(WaitStrategy::SpinThenSleep(Duration::from_nanos(ns)));
+        assert_eq!(strategy(TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP, 0), spin(20_000));
+        assert_eq!(strategy(0, 77), spin(77));
+        assert_eq!(strategy(TONTINE_WAIT_STRATEGY_ADAPTIVE, 0), expected(WaitStrategy::Adaptive));
+    }
+
+    #[test]
     fn unknown_values_are_refused() {
         let set: [fn(&mut tontine_options); 6] = [
             |options| options.wait_strategy = 5,
