@@ -30,9 +30,6 @@ impl Arguments {
     }
 
     /// Takes an option with a value, written `--name value` or `--name=value`.
-    ///
-    /// # Errors
-    /// Fails if the value is missing or invalid.
     pub(crate) fn value<T: FromStr<Err: Display>>(&mut self, name: &str) -> io::Result<Option<T>> {
         let joined = format!("{name}=");
         let is_it = |argument: &OsString| {
@@ -55,9 +52,6 @@ impl Arguments {
     }
 
     /// Takes the remaining arguments, which must not be options.
-    ///
-    /// # Errors
-    /// Fails if an argument is an option.
     pub(crate) fn names(&mut self) -> io::Result<Vec<String>> {
         let names = self.all().into_iter().map(|name| name.to_string_lossy().into_owned());
         let is_name = |name: String| {
@@ -67,9 +61,6 @@ impl Arguments {
     }
 
     /// Ends the parsing.
-    ///
-    /// # Errors
-    /// Fails if an argument is left.
     pub(crate) fn end(&mut self) -> io::Result<()> {
         self.0.first().map_or(Ok(()), |first| Err(unknown(&first.to_string_lossy())))
     }
@@ -105,12 +96,15 @@ mod tests {
 
     #[test]
     fn wrong_arguments_are_named() {
-        let text = |error: io::Error| error.to_string();
-        assert!(text(arguments("--what").names().expect_err("an option")).contains("--what"));
-        assert!(text(arguments("what").end().expect_err("one is left")).contains("what"));
-        let missing = arguments("--seed").value::<u64>("--seed").expect_err("no value");
-        assert!(text(missing).contains("expected a value after --seed"));
-        let invalid = arguments("--seed x").value::<u64>("--seed").expect_err("no number");
-        assert!(text(invalid).contains("\"x\""));
+        let seed = |words| arguments(words).value::<u64>("--seed").map(drop);
+        for (result, part) in [
+            (arguments("--what").names().map(drop), "--what"),
+            (arguments("what").end(), "what"),
+            (seed("--seed"), "expected a value after --seed"),
+            (seed("--seed x"), "\"x\""),
+        ] {
+            let text = result.expect_err("wrong").to_string();
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! Nothing depends on this package, and it depends on no crate of the product. A task is a module
 //! with a function `run` that returns `true` if its checks pass; this file only lists the tasks.
 //!
-//! Floors, from the bottom up: `arguments`; `mutants`; `dist`, `programs`, `python`, `tidy`,
+//! Floors, from the bottom up: `arguments`, `programs`; `mutants`; `dist`, `python`, `tidy`,
 //! `zenoh`.
 
 mod arguments;
@@ -33,7 +33,7 @@ The project's own tasks. Run them from the root of the repository.
     --rules          Count the rules that random scenarios use, and break one after another
     --scenarios N    Number of random scenarios that must use each rule [default: 100000]
     --seed SEED      Seed of the first scenario [default: 93000000]
-  dist             Build the command without symbols, and package it as a tarball and for Debian,
+  dist             Build the commands without symbols, and package them as a tarball and for Debian,
                    below target/dist; static if the musl target is installed (CONTRIBUTING.md)
     --gnu            Link with glibc, and include the measured C++ libraries
   python           Build the Python package's wheels and run its tests on each
@@ -48,11 +48,9 @@ Programs of other packages; `cargo xtask NAME --help` lists their options:
 
   torment          Attack the library with random kills and hostile peers
     --asan           Build with AddressSanitizer (needs a nightly toolchain)
-  coverage         Simulate how often each interval contains the true value, and write
-                   docs/evidence/coverage.md
   crash            Explore the effect of kills on all mechanisms, and write the table of
                    docs/evidence/survival.md
-  claims           Write the verdicts of `tontine measure --as-published N` into
+  claims           Write the verdicts of `tontine-measure --as-published N` into
                    docs/evidence/claims.md
   trees            Trace a real build and a real session, for the virtual Unix to repeat
 ";
@@ -90,7 +88,6 @@ fn run(mut arguments: Arguments) -> io::Result<bool> {
         "python" => python::run(root, &python::PythonRequest::parse(arguments)?),
         "zenoh" => zenoh::run(root, &zenoh::ZenohRequest::parse(arguments)?),
         "torment" => programs::run_or_sanitize(programs::TORMENT, &arguments.all()),
-        "coverage" => programs::run(programs::COVERAGE, &arguments.all()),
         "crash" => programs::run(programs::CRASH, &arguments.all()),
         "claims" => programs::run(programs::CLAIMS, &arguments.all()),
         "trees" => programs::run(programs::TREES, &arguments.all()),

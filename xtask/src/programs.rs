@@ -22,14 +22,8 @@ pub(crate) struct ExampleProgram {
 
 pub(crate) const CLAIMS: ExampleProgram =
     ExampleProgram { arguments: &["claims"], is_optimised: false, ..TREES };
-pub(crate) const COVERAGE: ExampleProgram = ExampleProgram {
-    package: "tontine-bench",
-    example: "coverage",
-    is_optimised: true,
-    arguments: &[],
-};
 pub(crate) const CRASH: ExampleProgram = ExampleProgram {
-    package: "tontine-cli",
+    package: "tontine-measure",
     example: "survival",
     is_optimised: false,
     arguments: &[],
@@ -130,7 +124,12 @@ fn start(
     program: ExampleProgram,
     arguments: &[OsString],
 ) -> io::Result<bool> {
-    let status = Command::new(path).args(program.arguments).args(arguments).status();
-    let named = |error| io::Error::other(format!("cannot start {}: {error}", path.display()));
+    succeeds(Command::new(path).args(program.arguments).args(arguments))
+}
+
+/// Runs a program. Returns `false` if it fails, and an error if it cannot start.
+pub(crate) fn succeeds(command: &mut Command) -> io::Result<bool> {
+    let status = command.status();
+    let named = |error| io::Error::other(format!("cannot start {command:?}: {error}"));
     Ok(status.map_err(named)?.success())
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::arguments::Arguments;
+use crate::programs::succeeds;
 
 /// Folder of the package, relative to the root.
 const PACKAGE: &str = "bindings/python";
@@ -257,17 +258,8 @@ fn test(environment: &Path, package: &Path) -> io::Result<bool> {
 }
 
 /// Runs a program.
-///
-/// # Errors
-/// The program cannot start, or fails.
 fn call(command: &mut Command) -> io::Result<()> {
     if succeeds(command)? { Ok(()) } else { Err(io::Error::other(format!("{command:?} failed"))) }
-}
-
-fn succeeds(command: &mut Command) -> io::Result<bool> {
-    let status = command.status();
-    let named = |error| io::Error::other(format!("cannot start {command:?}: {error}"));
-    Ok(status.map_err(named)?.success())
 }
 
 #[cfg(test)]
@@ -276,16 +268,11 @@ mod tests {
 
     #[test]
     fn abi3_wheel_serves_versions_from_3_11_with_lock() {
-        let version = |minor, free_threaded| Version { number: (3, minor), free_threaded };
-        assert!(version(11, false).uses_abi3() && version(14, false).uses_abi3());
-        assert!(!version(10, false).uses_abi3() && !version(14, true).uses_abi3());
-        assert!(version(9, false) < version(10, false), "versions are ordered as numbers");
-        assert_eq!(version(14, true).to_string(), "3.14t");
-    }
-
-    #[test]
-    fn program_without_venv_is_not_an_interpreter() {
-        assert_eq!(version(Path::new("/nonexistent")), None);
-        assert_eq!(version(Path::new("true")), None);
+        let of = |minor, free_threaded| Version { number: (3, minor), free_threaded };
+        assert!(of(11, false).uses_abi3() && of(14, false).uses_abi3());
+        assert!(!of(10, false).uses_abi3() && !of(14, true).uses_abi3());
+        assert!(of(9, false) < of(10, false), "versions are ordered as numbers");
+        assert_eq!(of(14, true).to_string(), "3.14t");
+        assert_eq!(version(Path::new("true")), None, "not an interpreter");
     }
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask zenoh`: checks, builds and tests `crates/zenoh`, the carrier over Zenoh ([`run`]).
+//! `cargo xtask zenoh`: checks, builds and tests `crates/bridge/zenoh`, the carrier over Zenoh
+//! ([`run`]).
 //!
 //! The package is outside of the workspace, because it has two hundred dependencies. It has its own
 //! lock file, and its own target directory below `target`.
@@ -9,9 +10,10 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::arguments::Arguments;
+use crate::programs::succeeds;
 
 /// Folder of the package, relative to the root.
-const PACKAGE: &str = "crates/zenoh";
+const PACKAGE: &str = "crates/bridge/zenoh";
 
 /// Arguments of `cargo xtask zenoh`.
 #[derive(Debug)]
@@ -57,10 +59,4 @@ pub(crate) fn run(root: &Path, request: &ZenohRequest) -> io::Result<bool> {
     }
     // Clippy compiles the dependencies a second time, without code, and comes last therefore.
     cargo(&["clippy", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"])
-}
-
-fn succeeds(command: &mut Command) -> io::Result<bool> {
-    let status = command.status();
-    let named = |error| io::Error::other(format!("cannot start {command:?}: {error}"));
-    Ok(status.map_err(named)?.success())
 }

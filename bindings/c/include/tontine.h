@@ -9,8 +9,7 @@
  * reads this word to detect the death. One thread holds the life: the main thread if it registers
  * the life, otherwise an anchor thread, which the library starts and which does nothing else.
  *
- * mm_init() to mm_deinit() are a textbook heap for one process. The shared heap and the signals of
- * the Rust library have no C interface yet.
+ * The shared heap and the signals of the Rust library have no C interface yet.
  *
  * - A function that returns int returns 0 on success, unless its comment names another result. A
  *   function that fails returns -1, or NULL if it returns a pointer, and sets errno.
@@ -22,6 +21,8 @@
  *     EAGAIN           nothing to receive, or no free space to send, in a call that does not block
  *     ETIMEDOUT        nothing to receive, or no free space to send, before the timeout expired
  *     EINTR            a signal handler ran while the call slept, see below
+ *     ECANCELED        another thread woke the call: tontine_waker_wake()
+ *     ENOTCONN         every sender has ended, and the mailbox reports that: report_no_senders
  *     EMSGSIZE         the message exceeds the lane's cap, or your buffer (then it is kept)
  *     ECONNREFUSED     no process has a mailbox at the address
  *     EADDRINUSE       the address has a live owner
@@ -38,21 +39,23 @@
  *     EPROTOTYPE       the socket is not SOCK_SEQPACKET of AF_UNIX, or not connected
  *     EBUSY            space is reserved: commit it or cancel it first
  *     ENODATA          the requested value does not exist
+ *     ENOSYS           a mailbox in causal order needs the processor's counter as the clock
  *     EINVAL, E2BIG    a pointer is NULL, an option is unknown, an address is invalid
  *     ENOTRECOVERABLE  a bug in the library; the handle can only be closed
  *
  *   and any other number that a system call returned.
- * - These functions block: tontine_mailbox_recv() and tontine_mailbox_recv_timeout() until a
- *   message has arrived; tontine_sender_send(), tontine_sender_send_timeout() and
- *   tontine_sender_reserve() while the lane has no free space; tontine_sender_wait_acked() until
- *   every message is acknowledged. tontine_sender_connect() and tontine_sender_clone() wait if the
- *   mailbox has too many new connections, for at most the handshake timeout.
+ * - These functions block: tontine_mailbox_recv(), tontine_mailbox_recv_batch() and
+ *   tontine_mailbox_recv_timeout() until a message has arrived; tontine_sender_send(),
+ *   tontine_sender_send_timeout() and tontine_sender_reserve() while the lane has no free space;
+ *   tontine_sender_wait_acked() until every message is acknowledged. tontine_sender_connect() and
+ *   tontine_sender_clone() wait if the mailbox has too many new connections, for at most the
+ *   handshake timeout, and if the address has no owner, for at most wait_for_owner_ms.
  * - If a sender's process exits or is killed, the receiver still receives everything that was sent.
  *   If the receiver's process ends, the messages that it has not acknowledged stay in memory that
  *   the sender owns (tontine_sender_take_unread()).
  * - A handle belongs to the process that opened it, which must close it exactly once. It may
- *   move between threads, but two threads must not use one handle at the same time. Closing NULL
- *   does nothing; any other call with NULL fails with EINVAL.
+ *   move between threads, but two threads must not use one handle at the same time, except a
+ *   waker's. Closing NULL does nothing; any other call with NULL fails with EINVAL.
  * - A forked child cannot use its parent's handles; it may close them. exec invalidates all
  *   handles.
  * - A descriptor that a function returns belongs to the library: wait on it, but do not close or
@@ -64,6 +67,10 @@
  *   without SA_RESTART; nothing was sent or received. A handler that runs while the call polls, or
  *   just before it sleeps, goes unnoticed. To notice every signal, block it, and wait on a signalfd
  *   together with the descriptor of the mailbox or the sender.
+ * - No call is a cancellation point: a call holds off pthread_cancel() until it returns, also while
+ *   it blocks. To end a receiving call that blocks, call tontine_waker_wake() in another thread
+ *   (ECANCELED). To end any call that blocks, send its thread a signal with a handler (EINTR), or
+ *   wait on the descriptor instead. A thread with asynchronous cancellation may call no function.
  * - If size_t length follows a pointer, the pointer points to that many bytes; it may be NULL if
  *   length is 0.
  *
@@ -76,6 +83,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/*
+ Initialises a tontine_options, also in static storage, with the default of every setting.
+ */
+#define TONTINE_OPTIONS_INIT \
+  { sizeof(tontine_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  wait_strategy: poll continuously; lowest latency, but occupies a whole processor.
@@ -143,6 +156,23 @@
 #define TONTINE_ALLOW_ANY_UID 3
 
 /*
+ allow: a mailbox also accepts senders whose effective or supplementary group is allowed_gid.
+ */
+#define TONTINE_ALLOW_GID 4
+
+/*
+ order: each sender's messages are received in the order in which it sent them.
+ */
+#define TONTINE_ORDER_BY_SENDER 1
+
+/*
+ order: a message that was sent after another, by a sender that could know this, is also received
+ after it. ENOSYS from tontine_mailbox_bind() and tontine_mailbox_unbound() if the kernel's clock
+ source is not the processor's counter.
+ */
+#define TONTINE_ORDER_CAUSAL 2
+
+/*
  raise_descriptor_limit: a lack of descriptors doubles the process's soft limit (RLIMIT_NOFILE),
  up to the hard limit.
  */
@@ -152,6 +182,17 @@
  raise_descriptor_limit: the limit stays as it is.
  */
 #define TONTINE_RAISE_DESCRIPTOR_LIMIT_NO 2
+
+/*
+ report_no_senders: receiving calls fail with ENOTCONN once every sender that had connected has
+ ended and its messages were received, until the next sender connects.
+ */
+#define TONTINE_REPORT_NO_SENDERS_YES 1
+
+/*
+ report_no_senders: receiving calls wait for the next sender.
+ */
+#define TONTINE_REPORT_NO_SENDERS_NO 2
 
 /*
  A mailbox: receives the messages of many senders.
@@ -164,15 +205,24 @@ typedef struct tontine_mailbox tontine_mailbox;
 typedef struct tontine_sender tontine_sender;
 
 /*
+ Ends a receiving call of another thread.
+ */
+typedef struct tontine_waker tontine_waker;
+
+/*
  A watch on another process's life: reports whether that process is alive.
  */
 typedef struct tontine_watch tontine_watch;
 
 /*
  Settings of a mailbox or a sender; each ignores the settings that only the other uses. Clear the
- struct, set struct_size, then the settings that should differ from the defaults:
+ struct, set struct_size, then the settings that should differ from the defaults, in C by names,
+ or in C and in every C++ with an initialiser that sets struct_size alone:
 
      tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
+
+     tontine_options options = TONTINE_OPTIONS_INIT;
+     options.lane_cap = 1 << 20;
 
  In every setting, 0 means the default. A program that was compiled with an older, smaller struct
  keeps working. A program that was compiled with a newer, larger struct works if it uses no new
@@ -244,9 +294,22 @@ typedef struct tontine_options {
    */
   uint32_t raise_descriptor_limit;
   /*
-   For a setting of a later version; 0.
+   TONTINE_ORDER_...; default BY_SENDER.
    */
-  uint32_t reserved;
+  uint32_t order;
+  /*
+   Group id for TONTINE_ALLOW_GID.
+   */
+  uint32_t allowed_gid;
+  /*
+   TONTINE_REPORT_NO_SENDERS_...; default NO.
+   */
+  uint32_t report_no_senders;
+  /*
+   Maximum time for which tontine_sender_connect() waits while the address has no owner;
+   default 0: it fails with ECONNREFUSED at once.
+   */
+  uint64_t wait_for_owner_ms;
 } tontine_options;
 
 /*
@@ -262,6 +325,41 @@ typedef struct tontine_peer {
    */
   uint32_t uid;
 } tontine_peer;
+
+/*
+ A message, as tontine_mailbox_recv_batch() passes it to a function. The bytes are valid until
+ that function returns.
+ */
+typedef struct tontine_message {
+  /*
+   The first byte.
+   */
+  const void *bytes;
+  /*
+   Number of bytes.
+   */
+  size_t length;
+  /*
+   Number of the lane on which it arrived, as tontine_mailbox_sender() stores it.
+   */
+  uint64_t sender;
+  /*
+   The process that sent it.
+   */
+  struct tontine_peer peer;
+  /*
+   Number of owners that may have received it before, as tontine_mailbox_redelivered() stores
+   it.
+   */
+  uint32_t redelivered;
+} tontine_message;
+
+/*
+ A function that tontine_mailbox_recv_batch() calls for each message, with the program's context.
+ It returns normally, without a C++ exception, longjmp() or the end of the thread, and does not
+ call a function with the mailbox.
+ */
+typedef void (*tontine_receive)(void *context, const struct tontine_message *message);
 
 #ifdef __cplusplus
 extern "C" {
@@ -374,6 +472,16 @@ ssize_t tontine_mailbox_recv_timeout(struct tontine_mailbox *mailbox,
                                      int64_t timeout_ms);
 
 /*
+ Blocks for the first message, then passes up to max queued messages to the function receive, and
+ acknowledges each when it returns. Returns their number; 0 at once if max is 0. One call costs
+ less than one call per message.
+ */
+ssize_t tontine_mailbox_recv_batch(struct tontine_mailbox *mailbox,
+                                   size_t max,
+                                   tontine_receive receive,
+                                   void *context);
+
+/*
  Returns the length of the last message that was kept because the buffer was too small; ENODATA
  if no message was kept. The next message received may be a different one, from another sender.
  */
@@ -392,6 +500,16 @@ int tontine_mailbox_peer(struct tontine_mailbox *mailbox,
  */
 int tontine_mailbox_sender(struct tontine_mailbox *mailbox,
                            uint64_t *sender);
+
+/*
+ Stores the number of owners of the address that may have received the message last received
+ before: 0 if it is certainly received for the first time. A message with a high count may be the
+ cause of their deaths. This mailbox counts too if it has put the message back with
+ tontine_mailbox_requeue(), but not if a buffer was too small. ENODATA if no message was
+ received.
+ */
+int tontine_mailbox_redelivered(struct tontine_mailbox *mailbox,
+                                uint32_t *count);
 
 /*
  Acknowledges the message last received: if this process dies, a successor does not receive it
@@ -419,7 +537,7 @@ int tontine_mailbox_fd(struct tontine_mailbox *mailbox);
 /*
  Prepares for waiting on the descriptor, and acknowledges the message last received. Returns 1 if
  there is nothing to receive: wait. Returns 0 if there may be a message: call
- tontine_mailbox_try_recv() until it fails with EAGAIN, then arm again.
+ tontine_mailbox_try_recv() until it fails with EAGAIN or ENOTCONN, then arm again.
  */
 int tontine_mailbox_arm(struct tontine_mailbox *mailbox);
 
@@ -436,6 +554,25 @@ ssize_t tontine_mailbox_sender_count(struct tontine_mailbox *mailbox);
 int tontine_mailbox_next_error(struct tontine_mailbox *mailbox);
 
 /*
+ Removes the oldest report of a sender that died, or ended without closing its lane, after its
+ messages were received; stores the number of its lane and its process, and returns 1. Returns 0
+ if there is no such report. Receiving calls find the deaths, but a report does not keep the
+ descriptor readable: call this function after each call that fails with EAGAIN, ETIMEDOUT or
+ ENOTCONN.
+ */
+int tontine_mailbox_next_death(struct tontine_mailbox *mailbox,
+                               uint64_t *sender,
+                               struct tontine_peer *peer);
+
+/*
+ Returns 1 while the process at the other end of a lane lives, 0 once it has ended. The check is
+ one load from memory, without a system call. ENODATA if the mailbox has no lane of this number
+ (tontine_mailbox_sender()): it was closed, or its process has ended and its messages are read.
+ */
+int tontine_mailbox_is_alive(struct tontine_mailbox *mailbox,
+                             uint64_t sender);
+
+/*
  Closes the mailbox, and acknowledges the message last received: to leave that message unread,
  call tontine_mailbox_requeue() first. The calls of its senders then fail with EPIPE; the senders
  keep the messages that were not acknowledged. A sender that the mailbox had not accepted yet
@@ -444,6 +581,25 @@ int tontine_mailbox_next_error(struct tontine_mailbox *mailbox);
  handle.
  */
 void tontine_mailbox_close(struct tontine_mailbox *mailbox);
+
+/*
+ Returns a handle that ends a blocking receiving call of this mailbox. Unlike other handles, any
+ number of threads may use it at the same time, also while one uses the mailbox. Close it with
+ tontine_waker_close(), before or after the mailbox.
+ */
+struct tontine_waker *tontine_mailbox_waker(struct tontine_mailbox *mailbox);
+
+/*
+ Makes the receiving call that blocks, or else the next one that would, fail once with ECANCELED.
+ Calls that do not block are not affected, and messages that are already there may be received
+ first.
+ */
+int tontine_waker_wake(const struct tontine_waker *waker);
+
+/*
+ Closes the handle. The mailbox stays open.
+ */
+void tontine_waker_close(struct tontine_waker *waker);
 
 /*
  Opens a lane to the mailbox at the address. If options is NULL, every setting has its default.
@@ -530,6 +686,13 @@ ssize_t tontine_sender_take_unread(struct tontine_sender *sender,
 ssize_t tontine_sender_next_unread_length(struct tontine_sender *sender);
 
 /*
+ Returns 1 if a receiver may have processed the message that tontine_sender_take_unread() returns
+ next, without acknowledging it; 0 if no receiver has processed it: it can be sent again without
+ being processed twice. EAGAIN while the receiver is alive; ENODATA when no message is left.
+ */
+int tontine_sender_next_unread_in_doubt(struct tontine_sender *sender);
+
+/*
  Returns the number of bytes in the lane that the receiver has not acknowledged, padding and 8
  bytes per message included.
  */
@@ -586,39 +749,6 @@ ssize_t tontine_sender_max_message_length(struct tontine_sender *sender);
  Closes the lane. A live receiver still receives the messages in it.
  */
 void tontine_sender_close(struct tontine_sender *sender);
-
-/*
- Creates the program's textbook heap: an implicit list of blocks in one arena, first fit, one
- lock for all threads. The heap is meant for learning and for comparison, and is not fast.
- Returns 0; -1 and errno EBUSY if the heap already exists.
- */
-int mm_init(void);
-
-/*
- Allocates a block of at least `size` bytes, aligned to 16. It is valid until mm_free or
- mm_deinit. Returns NULL and sets errno if it fails: ENOMEM, no space; EUCLEAN, a write beyond a
- block's end has corrupted the heap; EINVAL, the heap does not exist.
- */
-void *mm_malloc(size_t size);
-
-/*
- Frees a block that mm_malloc has returned and that the program no longer uses. Does nothing if
- `block` is NULL. Returns 0; if it detects a mistake, -1 and errno: EFAULT or EINVAL, no block of
- this heap begins there; EALREADY, the block is already free; EUCLEAN, a write beyond a block's
- end has corrupted the heap.
- */
-int mm_free(void *block);
-
-/*
- Checks the whole heap, and prints all its blocks if `verbose` is not 0. Returns 0; -1 and errno
- EUCLEAN if a block is corrupted.
- */
-int mm_checkheap(int verbose);
-
-/*
- Frees the heap with all its blocks.
- */
-void mm_deinit(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -1,4 +1,4 @@
-//! The result of each call: [`answer`], [`CError`], [`Poisonable`], and the functions that return
+//! The frame of each call: [`answer`], [`CError`], [`Poisonable`], and the functions that return
 //! the error's text and the version.
 
 #![allow(unsafe_code, reason = "pointers that a program in C passes")]
@@ -54,7 +54,7 @@ impl CError {
     }
 
     /// Sets `errno`, and keeps the text.
-    fn tell(self) {
+    fn report(self) {
         let errno = self.errno;
         self.keep_words();
         // SAFETY: the C library returns the address of this thread's `errno`.
@@ -89,13 +89,24 @@ impl CReturn for ssize_t {
     const FAILED: Self = -1;
 }
 
+impl<T: CReturn> CReturn for Option<T> {
+    const FAILED: Self = Some(T::FAILED);
+}
+
 impl<T> CReturn for *mut T {
     const FAILED: Self = ptr::null_mut();
 }
 
 /// Runs the body of a call and returns its result in C's form. A panic in the body does not leave
-/// this function.
+/// this function, and no cancellation of the thread unwinds it.
 pub(crate) fn answer<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
+    let _uncancelled = Uncancelled::new();
+    answer_cancellable(body)
+}
+
+/// Like [`answer`], for a body in which no cancellation can occur: it calls no function of the C
+/// library that is a cancellation point.
+pub(crate) fn answer_cancellable<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
     // A value that a panic left incomplete is inside a `Poisonable`, which refuses every later
     // call.
     let refusal = match catch_unwind(AssertUnwindSafe(body)) {
@@ -107,8 +118,40 @@ pub(crate) fn answer<T: CReturn>(body: impl FnOnce() -> CResult<T>) -> T {
             CError::bug()
         }
     };
-    refusal.tell();
+    refusal.report();
     T::FAILED
+}
+
+/// Holds off the cancellation of the calling thread while it exists, which takes about 30 ns.
+/// `pthread_cancel` would unwind the thread from within a function of the C library, and unwinding
+/// through Rust aborts the process.
+struct Uncancelled(c_int);
+
+impl Uncancelled {
+    /// `PTHREAD_CANCEL_DISABLE` of every C library for Linux.
+    const DISABLE: c_int = 1;
+
+    fn new() -> Self {
+        Self(Self::set(Self::DISABLE))
+    }
+
+    /// Sets the thread's state, and returns the one before.
+    fn set(state: c_int) -> c_int {
+        // Declared here, because cbindgen would declare it in the header.
+        unsafe extern "C" {
+            fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+        }
+        let mut old = 0;
+        // SAFETY: the state is `DISABLE` or one that the call stored, and `old` is writable.
+        unsafe { pthread_setcancelstate(state, &raw mut old) };
+        old
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        Self::set(self.0);
+    }
 }
 
 /// The value behind a handle. Once a call on the value has panicked, it refuses all later calls.

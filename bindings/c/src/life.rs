@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tontine::life::{Life, Watch};
 
-use crate::border::{CError, Poisonable, answer, behind, borrowed, close, hand_over};
+use crate::border::{
+    CError, Poisonable, answer, answer_cancellable, behind, borrowed, close, hand_over,
+};
 
 /// Gives this process a life, which lasts as long as the process. Does nothing if the process
 /// already has a life. If the main thread calls this function, the main thread holds the life;
@@ -66,8 +68,10 @@ pub unsafe extern "C" fn tontine_watch_open(life_fd: c_int) -> *mut tontine_watc
 /// without a system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tontine_watch_is_alive(watch: *mut tontine_watch) -> c_int {
-    // SAFETY: the caller upholds the contract at the top of the header.
-    answer(|| unsafe { behind(watch) }?.0.with(|watch| Ok(c_int::from(watch.is_alive()))))
+    answer_cancellable(|| {
+        // SAFETY: the caller upholds the contract at the top of the header.
+        unsafe { behind(watch) }?.0.with(|watch| Ok(c_int::from(watch.is_alive())))
+    })
 }
 
 /// Closes the watch.

@@ -3,10 +3,11 @@
 
 #![allow(unsafe_code, reason = "a struct of a program in C, of a size that it names")]
 
-use std::mem::offset_of;
 use std::time::Duration;
 
-use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
+use tontine::mailbox::{
+    Fences, MailboxOptions, OnDeath, Options, Order, SenderOptions, WaitStrategy,
+};
 
 use crate::border::{CError, CResult};
 
@@ -42,6 +43,15 @@ pub const TONTINE_ALLOW_OWN_UID: u32 = 1;
 pub const TONTINE_ALLOW_UID: u32 = 2;
 /// allow: processes of any user.
 pub const TONTINE_ALLOW_ANY_UID: u32 = 3;
+/// allow: a mailbox also accepts senders whose effective or supplementary group is allowed_gid.
+pub const TONTINE_ALLOW_GID: u32 = 4;
+
+/// order: each sender's messages are received in the order in which it sent them.
+pub const TONTINE_ORDER_BY_SENDER: u32 = 1;
+/// order: a message that was sent after another, by a sender that could know this, is also received
+/// after it. ENOSYS from tontine_mailbox_bind() and tontine_mailbox_unbound() if the kernel's clock
+/// source is not the processor's counter.
+pub const TONTINE_ORDER_CAUSAL: u32 = 2;
 
 /// raise_descriptor_limit: a lack of descriptors doubles the process's soft limit (RLIMIT_NOFILE),
 /// up to the hard limit.
@@ -49,10 +59,20 @@ pub const TONTINE_RAISE_DESCRIPTOR_LIMIT_YES: u32 = 1;
 /// raise_descriptor_limit: the limit stays as it is.
 pub const TONTINE_RAISE_DESCRIPTOR_LIMIT_NO: u32 = 2;
 
+/// report_no_senders: receiving calls fail with ENOTCONN once every sender that had connected has
+/// ended and its messages were received, until the next sender connects.
+pub const TONTINE_REPORT_NO_SENDERS_YES: u32 = 1;
+/// report_no_senders: receiving calls wait for the next sender.
+pub const TONTINE_REPORT_NO_SENDERS_NO: u32 = 2;
+
 /// Settings of a mailbox or a sender; each ignores the settings that only the other uses. Clear the
-/// struct, set struct_size, then the settings that should differ from the defaults:
+/// struct, set struct_size, then the settings that should differ from the defaults, in C by names,
+/// or in C and in every C++ with an initialiser that sets struct_size alone:
 ///
 ///     tontine_options options = { .struct_size = sizeof options, .lane_cap = 1 << 20 };
+///
+///     tontine_options options = TONTINE_OPTIONS_INIT;
+///     options.lane_cap = 1 << 20;
 ///
 /// In every setting, 0 means the default. A program that was compiled with an older, smaller struct
 /// keeps working. A program that was compiled with a newer, larger struct works if it uses no new
@@ -94,8 +114,15 @@ pub struct tontine_options {
     /// TONTINE_RAISE_DESCRIPTOR_LIMIT_...; default YES. Programs that the process starts afterwards
     /// inherit the raised limit.
     pub raise_descriptor_limit: u32,
-    /// For a setting of a later version; 0.
-    pub reserved: u32,
+    /// TONTINE_ORDER_...; default BY_SENDER.
+    pub order: u32,
+    /// Group id for TONTINE_ALLOW_GID.
+    pub allowed_gid: u32,
+    /// TONTINE_REPORT_NO_SENDERS_...; default NO.
+    pub report_no_senders: u32,
+    /// Maximum time for which tontine_sender_connect() waits while the address has no owner;
+    /// default 0: it fails with ECONNREFUSED at once.
+    pub wait_for_owner_ms: u64,
 }
 
 /// Default time to poll before sleeping with `SPIN_THEN_SLEEP`, in nanoseconds.
@@ -105,12 +132,9 @@ const SPIN_NS: u64 = 20_000;
 /// set it.
 const LARGEST: usize = 4096;
 
-/// Size of the part of the struct that has settings.
-const SETTINGS: usize = offset_of!(tontine_options, reserved);
-
 /// The assertion ensures that the struct has no padding, so the program initialises every byte that
 /// is read.
-const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 7 * 8 + 8 * 4);
+const _: () = assert!(size_of::<tontine_options>() == size_of::<usize>() + 8 * 8 + 10 * 4);
 
 /// Returns the default settings of a C program, in which a signal handler ends a blocking call, as
 /// C programs expect.
@@ -118,13 +142,31 @@ fn defaults() -> Options {
     Options::new().interruptible(true)
 }
 
-/// Returns the options of a program, or the defaults if `given` is NULL.
+/// Returns the options that a program gives for a mailbox, or the defaults if `given` is NULL.
 ///
 /// # Safety
 /// `given` is NULL, or points to a struct whose first field is its size.
-pub(crate) unsafe fn read(given: *const tontine_options) -> CResult<Options> {
+pub(crate) unsafe fn read_for_mailbox(given: *const tontine_options) -> CResult<MailboxOptions> {
+    // SAFETY: the caller upholds the same contract.
+    Ok(unsafe { read(given) }?.0)
+}
+
+/// Like [`read_for_mailbox`], for a sender.
+///
+/// # Safety
+/// As for [`read_for_mailbox`].
+pub(crate) unsafe fn read_for_sender(given: *const tontine_options) -> CResult<SenderOptions> {
+    // SAFETY: the caller upholds the same contract.
+    Ok(unsafe { read(given) }?.1)
+}
+
+/// Returns the options of both ends, which are checked whichever end is opened.
+///
+/// # Safety
+/// As for [`read_for_mailbox`].
+unsafe fn read(given: *const tontine_options) -> CResult<(MailboxOptions, SenderOptions)> {
     if given.is_null() {
-        return Ok(defaults());
+        return Ok((defaults().into(), defaults().into()));
     }
     // SAFETY: the struct of every version begins with its size.
     let size = unsafe { given.cast::<usize>().read_unaligned() };
@@ -136,7 +178,7 @@ pub(crate) unsafe fn read(given: *const tontine_options) -> CResult<Options> {
         let text = "struct_size is larger than any tontine_options; set it to its sizeof";
         return refuse(libc::E2BIG, text);
     }
-    let known = size.min(SETTINGS);
+    let known = size.min(size_of::<tontine_options>());
     // SAFETY: the caller's struct has `size` bytes.
     let theirs = unsafe { std::slice::from_raw_parts(given.cast::<u8>(), size) };
     if theirs[known..].iter().any(|byte| *byte != 0) {
@@ -153,30 +195,65 @@ pub(crate) unsafe fn read(given: *const tontine_options) -> CResult<Options> {
 }
 
 impl tontine_options {
-    fn translate(self) -> CResult<Options> {
-        let unknown = |field| {
-            let text = format!("{field} has an unknown value; use a constant of tontine.h, or 0");
-            Err(CError::new(libc::EINVAL, text))
+    fn translate(self) -> CResult<(MailboxOptions, SenderOptions)> {
+        let both = self.of_both_ends()?;
+        let mut mailbox = MailboxOptions::from(both.clone());
+        if self.mailbox_cap != 0 {
+            mailbox = mailbox.mailbox_cap(self.mailbox_cap);
+        }
+        if self.max_lanes != 0 {
+            mailbox = mailbox.max_lanes(usize::try_from(self.max_lanes).unwrap_or(usize::MAX));
+        }
+        if self.shrink_after_ms != 0 {
+            mailbox = mailbox.shrink_after(Duration::from_millis(self.shrink_after_ms));
+        }
+        mailbox = match self.mode {
+            0 => mailbox,
+            mode if mode <= 0o777 => mailbox.mode(mode),
+            mode => {
+                let text = format!("mode is {mode:#o}; set at most 0777");
+                return Err(CError::new(libc::EINVAL, text));
+            }
         };
+        mailbox = match self.order {
+            0 | TONTINE_ORDER_BY_SENDER => mailbox.order(Order::BySender),
+            TONTINE_ORDER_CAUSAL => mailbox.order(Order::Causal),
+            _ => return unknown("order"),
+        };
+        mailbox = match self.report_no_senders {
+            0 => mailbox,
+            TONTINE_REPORT_NO_SENDERS_YES => mailbox.report_no_senders(true),
+            TONTINE_REPORT_NO_SENDERS_NO => mailbox.report_no_senders(false),
+            _ => return unknown("report_no_senders"),
+        };
+        if self.allow == TONTINE_ALLOW_GID {
+            mailbox = mailbox.allow_gid(self.allowed_gid);
+        }
+        let mut sender = SenderOptions::from(both);
+        if self.first_chunk != 0 {
+            sender = sender.first_chunk(self.first_chunk);
+        }
+        if self.wait_for_owner_ms != 0 {
+            sender = sender.wait_for_owner(Duration::from_millis(self.wait_for_owner_ms));
+        }
+        sender = match self.on_death {
+            0 => sender,
+            TONTINE_ON_DEATH_FAIL => sender.on_death(OnDeath::Fail),
+            TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR => sender.on_death(OnDeath::WaitForSuccessor),
+            TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS => sender.on_death(OnDeath::WaitThroughRestarts),
+            _ => return unknown("on_death"),
+        };
+        Ok((mailbox, sender))
+    }
+
+    fn of_both_ends(self) -> CResult<Options> {
         let mut options = defaults();
         if self.lane_cap != 0 {
             options = options.lane_cap(self.lane_cap);
         }
-        if self.mailbox_cap != 0 {
-            options = options.mailbox_cap(self.mailbox_cap);
-        }
-        if self.max_lanes != 0 {
-            options = options.max_lanes(usize::try_from(self.max_lanes).unwrap_or(usize::MAX));
-        }
-        if self.first_chunk != 0 {
-            options = options.first_chunk(self.first_chunk);
-        }
         if self.handshake_timeout_ms != 0 {
             let timeout = Duration::from_millis(self.handshake_timeout_ms);
             options = options.handshake_timeout(timeout);
-        }
-        if self.shrink_after_ms != 0 {
-            options = options.shrink_after(Duration::from_millis(self.shrink_after_ms));
         }
         options = match (self.wait_strategy, self.spin_ns) {
             (0, 0) | (TONTINE_WAIT_STRATEGY_ADAPTIVE, _) => {
@@ -196,33 +273,25 @@ impl tontine_options {
             TONTINE_FENCES_SYMMETRIC => options.fences(Fences::Symmetric),
             _ => return unknown("fences"),
         };
-        options = match self.on_death {
-            0 => options,
-            TONTINE_ON_DEATH_FAIL => options.on_death(OnDeath::Fail),
-            TONTINE_ON_DEATH_WAIT_FOR_SUCCESSOR => options.on_death(OnDeath::WaitForSuccessor),
-            TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS => {
-                options.on_death(OnDeath::WaitThroughRestarts)
-            }
-            _ => return unknown("on_death"),
-        };
         options = match self.allow {
-            0 | TONTINE_ALLOW_OWN_UID => options,
+            // Groups are those of senders.
+            0 | TONTINE_ALLOW_OWN_UID | TONTINE_ALLOW_GID => options,
             TONTINE_ALLOW_UID => options.allow_uid(self.allowed_uid),
             TONTINE_ALLOW_ANY_UID => options.allow_any_uid(),
             _ => return unknown("allow"),
         };
-        options = match self.raise_descriptor_limit {
-            0 => options,
-            TONTINE_RAISE_DESCRIPTOR_LIMIT_YES => options.raise_descriptor_limit(true),
-            TONTINE_RAISE_DESCRIPTOR_LIMIT_NO => options.raise_descriptor_limit(false),
-            _ => return unknown("raise_descriptor_limit"),
-        };
-        match self.mode {
+        match self.raise_descriptor_limit {
             0 => Ok(options),
-            mode if mode <= 0o777 => Ok(options.mode(mode)),
-            mode => Err(CError::new(libc::EINVAL, format!("mode is {mode:#o}; set at most 0777"))),
+            TONTINE_RAISE_DESCRIPTOR_LIMIT_YES => Ok(options.raise_descriptor_limit(true)),
+            TONTINE_RAISE_DESCRIPTOR_LIMIT_NO => Ok(options.raise_descriptor_limit(false)),
+            _ => unknown("raise_descriptor_limit"),
         }
     }
+}
+
+fn unknown<T>(field: &str) -> CResult<T> {
+    let text = format!("{field} has an unknown value; use a constant of tontine.h, or 0");
+    Err(CError::new(libc::EINVAL, text))
 }
 
 #[cfg(test)]
@@ -230,6 +299,10 @@ mod tests {
     use super::*;
 
     const WHOLE: usize = size_of::<tontine_options>();
+
+    fn both(options: Options) -> (MailboxOptions, SenderOptions) {
+        (options.clone().into(), options.into())
+    }
 
     fn of(given: &tontine_options) -> Result<String, i32> {
         // SAFETY: in these tests, the struct is at least as large as its first field says.
@@ -239,7 +312,7 @@ mod tests {
 
     #[test]
     fn null_and_zeroed_options_mean_defaults() {
-        let expected = format!("{:?}", defaults());
+        let expected = format!("{:?}", both(defaults()));
         // SAFETY: the pointer is NULL.
         assert_eq!(format!("{:?}", unsafe { read(std::ptr::null()) }.expect("NULL")), expected);
         let zeros = tontine_options { struct_size: WHOLE, ..Default::default() };
@@ -264,22 +337,41 @@ mod tests {
             allowed_uid: 4711,
             mode: 0o660,
             raise_descriptor_limit: TONTINE_RAISE_DESCRIPTOR_LIMIT_NO,
-            reserved: 0,
+            order: TONTINE_ORDER_CAUSAL,
+            allowed_gid: 4712,
+            report_no_senders: TONTINE_REPORT_NO_SENDERS_YES,
+            wait_for_owner_ms: 80,
         };
         let expected = defaults()
             .lane_cap(1 << 21)
-            .mailbox_cap(1 << 22)
-            .max_lanes(3)
-            .first_chunk(1 << 13)
             .wait_strategy(WaitStrategy::SpinThenSleep(Duration::from_nanos(77)))
             .handshake_timeout(Duration::from_millis(78))
-            .shrink_after(Duration::from_millis(79))
             .fences(Fences::Symmetric)
-            .on_death(OnDeath::WaitForSuccessor)
             .allow_uid(4711)
-            .mode(0o660)
             .raise_descriptor_limit(false);
+        let expected = (
+            expected
+                .clone()
+                .mailbox_cap(1 << 22)
+                .max_lanes(3)
+                .shrink_after(Duration::from_millis(79))
+                .mode(0o660)
+                .order(Order::Causal)
+                .report_no_senders(true),
+            expected
+                .first_chunk(1 << 13)
+                .on_death(OnDeath::WaitForSuccessor)
+                .wait_for_owner(Duration::from_millis(80)),
+        );
         assert_eq!(of(&all), Ok(format!("{expected:?}")));
+        let group = tontine_options {
+            struct_size: WHOLE,
+            allow: TONTINE_ALLOW_GID,
+            allowed_gid: 4712,
+            ..Default::default()
+        };
+        let expected = (defaults().allow_gid(4712), SenderOptions::from(defaults()));
+        assert_eq!(of(&group), Ok(format!("{expected:?}")));
     }
 
     #[test]
@@ -291,7 +383,7 @@ mod tests {
             wait_strategy: 99,
             ..Default::default()
         };
-        assert_eq!(of(&older), Ok(format!("{:?}", defaults().lane_cap(1 << 20))));
+        assert_eq!(of(&older), Ok(format!("{:?}", both(defaults().lane_cap(1 << 20)))));
         for size in 0..size_of::<usize>() {
             let unset = tontine_options { struct_size: size, ..Default::default() };
             assert_eq!(of(&unset), Err(libc::EINVAL), "{size}");
@@ -314,8 +406,6 @@ mod tests {
         };
         assert!(newer(0).is_ok());
         assert_eq!(newer(1).expect_err("unknown"), libc::E2BIG);
-        let reserved = tontine_options { struct_size: WHOLE, reserved: 1, ..Default::default() };
-        assert_eq!(of(&reserved), Err(libc::E2BIG));
         let rubbish = tontine_options { struct_size: LARGEST + 1, ..Default::default() };
         assert_eq!(of(&rubbish), Err(libc::E2BIG));
     }
@@ -326,7 +416,7 @@ mod tests {
             let given = tontine_options { struct_size: WHOLE, ..Default::default() };
             of(&tontine_options { wait_strategy, spin_ns, ..given })
         };
-        let expected = |strategy| Ok(format!("{:?}", defaults().wait_strategy(strategy)));
+        let expected = |strategy| Ok(format!("{:?}", both(defaults().wait_strategy(strategy))));
         let spin = |ns| expected(WaitStrategy::SpinThenSleep(Duration::from_nanos(ns)));
         assert_eq!(strategy(TONTINE_WAIT_STRATEGY_SPIN_THEN_SLEEP, 0), spin(20_000));
         assert_eq!(strategy(0, 77), spin(77));
@@ -335,13 +425,15 @@ mod tests {
 
     #[test]
     fn unknown_values_are_refused() {
-        let set: [fn(&mut tontine_options); 6] = [
+        let set: [fn(&mut tontine_options); 8] = [
             |options| options.wait_strategy = 5,
             |options| options.fences = 3,
             |options| options.on_death = 4,
-            |options| options.allow = 4,
+            |options| options.allow = 5,
+            |options| options.order = 3,
             |options| options.mode = 0o1777,
             |options| options.raise_descriptor_limit = 3,
+            |options| options.report_no_senders = 3,
         ];
         for set in set {
             let mut options = tontine_options { struct_size: WHOLE, ..Default::default() };

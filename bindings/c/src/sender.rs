@@ -11,11 +11,11 @@ use libc::ssize_t;
 use tontine::mailbox::{Reservation, Sender};
 
 use crate::border::{
-    CError, CResult, CReturn, Poisonable, address, answer, behind, bytes, close, copy_out,
-    hand_over, length, owned, timeout,
+    CError, CResult, CReturn, Poisonable, address, answer, answer_cancellable, behind, bytes,
+    close, copy_out, hand_over, length, owned, timeout,
 };
-use crate::mailbox::{tell_peer, tontine_peer};
-use crate::options::{read, tontine_options};
+use crate::mailbox::{store_peer, tontine_peer};
+use crate::options::{read_for_sender, tontine_options};
 
 /// A sender: the sending end of one lane to a mailbox.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ struct SenderHandle {
     reservation: Option<Reservation<'static>>,
     /// Messages that were taken back from a dead receiver and not yet returned to the program.
     unread: VecDeque<Vec<u8>>,
+    /// Number of these, the first ones, that a receiver may have processed.
+    in_doubt: usize,
 }
 
 impl SenderHandle {
@@ -62,7 +64,7 @@ pub unsafe extern "C" fn tontine_sender_connect(
 ) -> *mut tontine_sender {
     answer(|| {
         // SAFETY: the caller upholds the contract at the top of the header.
-        let (address, options) = unsafe { (address(to)?, read(options)?) };
+        let (address, options) = unsafe { (address(to)?, read_for_sender(options)?) };
         Ok(opened(options.connect(address)?))
     })
 }
@@ -78,7 +80,7 @@ pub unsafe extern "C" fn tontine_sender_from_socket(
     answer(|| {
         // SAFETY: the caller upholds the contract at the top of the header, and passes ownership of
         // the socket to the library.
-        let (options, socket) = unsafe { (read(options)?, owned(socket)?) };
+        let (options, socket) = unsafe { (read_for_sender(options)?, owned(socket)?) };
         Ok(opened(options.connect_socket(socket)?))
     })
 }
@@ -92,7 +94,7 @@ pub unsafe extern "C" fn tontine_sender_clone(sender: *mut tontine_sender) -> *m
 
 fn opened(sender: Sender) -> *mut tontine_sender {
     let sender = NonNull::from(Box::leak(Box::new(sender)));
-    let state = SenderHandle { sender, reservation: None, unread: VecDeque::new() };
+    let state = SenderHandle { sender, reservation: None, unread: VecDeque::new(), in_doubt: 0 };
     hand_over(tontine_sender(Poisonable::new(state)))
 }
 
@@ -145,6 +147,16 @@ unsafe fn send(
     length: usize,
     how: impl FnOnce(&mut Sender, &[u8]) -> tontine::Result<()>,
 ) -> c_int {
+    // A message for which no system call is necessary is sent without disabling cancellation.
+    let sent = answer_cancellable(|| {
+        // SAFETY: the caller upholds the contract.
+        let (state, message) = unsafe { (behind(sender)?, bytes(message, length)?) };
+        let sent = state.0.with(|state| Ok(state.free()?.send_at_once(message)))?;
+        Ok(sent.then_some(0))
+    });
+    if let Some(done) = sent {
+        return done;
+    }
     with(sender, |state| {
         // SAFETY: the caller upholds the contract.
         let message = unsafe { bytes(message, length) }?;
@@ -168,8 +180,8 @@ pub unsafe extern "C" fn tontine_sender_reserve(
         // reservation. Only one reservation borrows it, because `free` fails while space is
         // reserved.
         let sender: &'static mut Sender = unsafe { state.sender.as_mut() };
-        let room = state.reservation.insert(sender.reserve(length)?);
-        Ok(room.as_mut_ptr().cast())
+        let bytes = state.reservation.insert(sender.reserve(length)?);
+        Ok(bytes.as_mut_ptr().cast())
     })
 }
 
@@ -208,6 +220,7 @@ pub unsafe extern "C" fn tontine_sender_take_unread(
         // SAFETY: the caller upholds the contract at the top of the header.
         let copied = unsafe { copy_out(next_unread(state)?, buffer, size) }?;
         state.unread.pop_front();
+        state.in_doubt = state.in_doubt.saturating_sub(1);
         Ok(copied)
     })
 }
@@ -219,9 +232,22 @@ pub unsafe extern "C" fn tontine_sender_next_unread_length(sender: *mut tontine_
     with(sender, |state| length(next_unread(state)?.len()))
 }
 
+/// Returns 1 if a receiver may have processed the message that tontine_sender_take_unread() returns
+/// next, without acknowledging it; 0 if no receiver has processed it: it can be sent again without
+/// being processed twice. EAGAIN while the receiver is alive; ENODATA when no message is left.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tontine_sender_next_unread_in_doubt(sender: *mut tontine_sender) -> c_int {
+    with(sender, |state| {
+        next_unread(state)?;
+        Ok(c_int::from(state.in_doubt > 0))
+    })
+}
+
 fn next_unread(state: &mut SenderHandle) -> CResult<&[u8]> {
     if state.unread.is_empty() {
-        state.unread = state.free()?.take_unread()?.into();
+        let parts = state.free()?.take_unread_parts()?;
+        state.in_doubt = parts.in_doubt.len();
+        state.unread = parts.in_doubt.into_iter().chain(parts.unsent).collect();
     }
     let none = || CError::new(libc::ENODATA, "no unread message is left");
     state.unread.front().map(Vec::as_slice).ok_or_else(none)
@@ -290,7 +316,7 @@ pub unsafe extern "C" fn tontine_sender_peer(
 ) -> c_int {
     with(sender, |state| {
         // SAFETY: the caller upholds the contract at the top of the header.
-        unsafe { tell_peer(state.free()?.peer(), peer) }
+        unsafe { store_peer(state.free()?.peer(), peer) }
     })
 }
 

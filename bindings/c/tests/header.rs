@@ -11,7 +11,7 @@ use std::{env, fs};
 const PATH: &str = "include/tontine.h";
 
 /// Names of the sources, in the order of the header.
-const SOURCES: [&str; 6] = ["border", "life", "options", "mailbox", "sender", "classic"];
+const SOURCES: [&str; 5] = ["border", "life", "options", "mailbox", "sender"];
 
 fn here() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

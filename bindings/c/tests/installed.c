@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -118,6 +120,7 @@ static void messages(const char *path)
     static char large[1 << 20];
     void *room;
     uint64_t first = 0, second = 0, again = 0;
+    uint32_t owners = 7;
     tontine_peer peer;
     tontine_options options = {.struct_size = sizeof options, .lane_cap = 65536, .mode = 0600};
     tontine_mailbox *mailbox = tontine_mailbox_bind(path, &options);
@@ -131,6 +134,7 @@ static void messages(const char *path)
     EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10), ETIMEDOUT);
     EXPECT_ERROR(tontine_mailbox_peer(mailbox, &peer), ENODATA);
     EXPECT_ERROR(tontine_mailbox_sender(mailbox, &first), ENODATA);
+    EXPECT_ERROR(tontine_mailbox_redelivered(mailbox, &owners), ENODATA);
     EXPECT_ERROR(tontine_mailbox_next_length(mailbox), ENODATA);
 
     sender = tontine_sender_connect(path, &options);
@@ -148,14 +152,17 @@ static void messages(const char *path)
     EXPECT(peer.pid == (uint32_t)getpid() && peer.uid == getuid());
     EXPECT(tontine_mailbox_sender(mailbox, &first) == 0);
     EXPECT(tontine_mailbox_sender_count(mailbox) == 1);
+    EXPECT(tontine_mailbox_redelivered(mailbox, &owners) == 0 && owners == 0);
     EXPECT(tontine_mailbox_requeue(mailbox) == 0);
     EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5 && memcmp(text, "first", 5) == 0);
+    EXPECT(tontine_mailbox_redelivered(mailbox, &owners) == 0 && owners == 1);
     EXPECT(tontine_mailbox_ack(mailbox) == 0);
     EXPECT(tontine_mailbox_recv(mailbox, NULL, 0) == 0);
     EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 3), EMSGSIZE);
     EXPECT(tontine_mailbox_next_length(mailbox) == 15);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, -1) == 15);
     EXPECT(memcmp(text, "a third message", 15) == 0);
+    EXPECT(tontine_mailbox_redelivered(mailbox, &owners) == 0 && owners == 0);
     EXPECT_ERROR(tontine_mailbox_next_length(mailbox), ENODATA);
 
     room = tontine_sender_reserve(sender, 4);
@@ -217,9 +224,15 @@ static void messages(const char *path)
     EXPECT_NULL(tontine_sender_connect(path, NULL), ECONNREFUSED);
 }
 
+static void take_count(void *count, const tontine_message *message)
+{
+    *(uint32_t *)count = message->redelivered;
+}
+
 static void a_restart_is_waited_out(const char *path)
 {
     char text[8];
+    uint32_t owners = 7, in_batch = 7;
     tontine_options options = {.struct_size = sizeof options,
                                .on_death = TONTINE_ON_DEATH_WAIT_THROUGH_RESTARTS};
     tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
@@ -227,15 +240,71 @@ static void a_restart_is_waited_out(const char *path)
 
     EXPECT(tontine_sender_send(sender, "one", 3) == 0);
     EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, 1), EMSGSIZE);
+    EXPECT_ERROR(tontine_mailbox_try_recv(mailbox, text, 1), EMSGSIZE);
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, 1, 40000), EMSGSIZE);
+    EXPECT(tontine_mailbox_next_length(mailbox) == 3);
     tontine_mailbox_close(mailbox);
     EXPECT(tontine_sender_send(sender, "three", 5) == 0);
     mailbox = tontine_mailbox_bind(path, NULL);
     EXPECT(tontine_sender_wait_acked(sender, 100) < 0);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 3);
+    /* The last owner could not receive it. */
+    EXPECT(tontine_mailbox_redelivered(mailbox, &owners) == 0 && owners == 0);
     EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 5);
+    EXPECT(tontine_mailbox_requeue(mailbox) == 0);
+    tontine_mailbox_close(mailbox);
+    mailbox = tontine_mailbox_bind(path, NULL);
+    EXPECT(tontine_sender_wait_acked(sender, 100) < 0);
+    EXPECT(tontine_mailbox_recv_batch(mailbox, 1, take_count, &in_batch) == 1);
+    EXPECT(in_batch == 1);
+    EXPECT(tontine_mailbox_redelivered(mailbox, &owners) == 0 && owners == 1);
     tontine_mailbox_close(mailbox);
     EXPECT(tontine_sender_wait_acked(sender, 40000) == 0);
     tontine_sender_close(sender);
+}
+
+static void *bind_later(void *path)
+{
+    /* The sender usually waits by now; if not, it finds the mailbox. */
+    poll(NULL, 0, 20);
+    return tontine_mailbox_bind(path, NULL);
+}
+
+static void an_owner_is_awaited(char *path)
+{
+    pthread_t thread;
+    void *mailbox;
+    tontine_options options = {.struct_size = sizeof options, .wait_for_owner_ms = 20};
+    tontine_sender *sender;
+
+    EXPECT_NULL(tontine_sender_connect(path, &options), ECONNREFUSED);
+    options.wait_for_owner_ms = 40000;
+    EXPECT(pthread_create(&thread, NULL, bind_later, path) == 0);
+    sender = tontine_sender_connect(path, &options);
+    EXPECT(sender != NULL);
+    EXPECT(pthread_join(thread, &mailbox) == 0 && mailbox != NULL);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(mailbox);
+}
+
+static void the_last_senders_end_is_reported(const char *path)
+{
+    char text[8];
+    tontine_options options = {.struct_size = sizeof options,
+                               .report_no_senders = TONTINE_REPORT_NO_SENDERS_YES};
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, &options);
+    tontine_sender *sender;
+
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 0), ETIMEDOUT);
+    sender = tontine_sender_connect(path, NULL);
+    EXPECT(tontine_sender_send(sender, "last", 4) == 0);
+    tontine_sender_close(sender);
+    EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 4);
+    EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, sizeof text), ENOTCONN);
+    EXPECT_ERROR(tontine_mailbox_try_recv(mailbox, text, sizeof text), ENOTCONN);
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, -1), ENOTCONN);
+    EXPECT_ERROR(tontine_mailbox_recv_batch(mailbox, 1, take_count, NULL), ENOTCONN);
+    tontine_mailbox_close(mailbox);
 }
 
 static void free_space_is_awaited(const char *path)
@@ -311,10 +380,217 @@ static void sockets(void)
     tontine_mailbox_close(mailbox);
 }
 
+/* Messages of a batch, one character each. */
+struct batch {
+    char text[8];
+    size_t count;
+    uint64_t sender;
+    tontine_peer peer;
+};
+
+static void take(void *context, const tontine_message *message)
+{
+    struct batch *batch = context;
+
+    EXPECT(message->length == 1);
+    memcpy(batch->text + batch->count, message->bytes, 1);
+    batch->count += 1;
+    batch->sender = message->sender;
+    batch->peer = message->peer;
+}
+
+static void batch_passes_each_message(const char *path)
+{
+    struct batch batch = {.count = 0};
+    uint64_t lane;
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_sender *sender = tontine_sender_connect(path, NULL);
+
+    for (const char *text = "abcde"; *text != '\0'; text++)
+        EXPECT(tontine_sender_send(sender, text, 1) == 0);
+    EXPECT(tontine_mailbox_recv_batch(mailbox, 0, take, &batch) == 0 && batch.count == 0);
+    while (batch.count < 4) {
+        size_t before = batch.count;
+        ssize_t count = tontine_mailbox_recv_batch(mailbox, 4 - before, take, &batch);
+        EXPECT(count > 0 && batch.count == before + (size_t)count);
+    }
+    EXPECT(memcmp(batch.text, "abcd", 4) == 0);
+    EXPECT(tontine_mailbox_sender(mailbox, &lane) == 0 && batch.sender == lane);
+    EXPECT(batch.peer.pid == (uint32_t)getpid());
+    EXPECT_ERROR(tontine_mailbox_recv_batch(mailbox, 1, NULL, NULL), EINVAL);
+    /* A wait for an acknowledgement ends only with the batch's own acknowledgements. */
+    EXPECT(tontine_mailbox_recv_batch(mailbox, 9, take, &batch) == 1);
+    EXPECT(tontine_sender_wait_acked(sender, 40000) == 0);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(mailbox);
+}
+
+static void deaths_of_senders_are_reported(const char *path)
+{
+    char text[8];
+    int status, found = 0;
+    uint64_t lane, dead;
+    tontine_peer peer;
+    pid_t child;
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+
+    child = fork();
+    if (child == 0) {
+        tontine_sender *sender = tontine_sender_connect(path, NULL);
+        EXPECT(tontine_sender_send(sender, "last", 4) == 0);
+        EXPECT(tontine_sender_wait_acked(sender, 40000) == 0);
+        raise(SIGKILL);
+    }
+    EXPECT(tontine_mailbox_next_death(mailbox, &dead, &peer) == 0);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 4);
+    EXPECT(tontine_mailbox_sender(mailbox, &lane) == 0);
+    EXPECT(tontine_mailbox_is_alive(mailbox, lane) == 1);
+    EXPECT_ERROR(tontine_mailbox_is_alive(mailbox, lane + 1), ENODATA);
+    EXPECT(tontine_mailbox_ack(mailbox) == 0);
+    EXPECT(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+    while (found == 0) {
+        ssize_t none = tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 5);
+        EXPECT(none < 0 && errno == ETIMEDOUT);
+        found = tontine_mailbox_next_death(mailbox, &dead, &peer);
+    }
+    EXPECT(found == 1 && dead == lane && peer.pid == (uint32_t)child && peer.uid == getuid());
+    EXPECT_ERROR(tontine_mailbox_is_alive(mailbox, lane), ENODATA);
+    EXPECT(tontine_mailbox_next_death(mailbox, &dead, &peer) == 0);
+    tontine_mailbox_close(mailbox);
+}
+
+static void unread_messages_in_doubt_are_told_apart(const char *path)
+{
+    char text[8];
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_sender *sender = tontine_sender_connect(path, NULL);
+
+    for (const char *digit = "123"; *digit != '\0'; digit++)
+        EXPECT(tontine_sender_send(sender, digit, 1) == 0);
+    EXPECT_ERROR(tontine_sender_next_unread_in_doubt(sender), EAGAIN);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 1);
+    EXPECT(tontine_mailbox_ack(mailbox) == 0);
+    EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 1);
+    EXPECT(tontine_mailbox_requeue(mailbox) == 0);
+    tontine_mailbox_close(mailbox);
+    /* The receiver has received the second message, and not acknowledged it. */
+    EXPECT(tontine_sender_next_unread_in_doubt(sender) == 1);
+    EXPECT(tontine_sender_take_unread(sender, text, sizeof text) == 1 && text[0] == '2');
+    EXPECT(tontine_sender_next_unread_in_doubt(sender) == 0);
+    EXPECT(tontine_sender_take_unread(sender, text, sizeof text) == 1 && text[0] == '3');
+    EXPECT_ERROR(tontine_sender_next_unread_in_doubt(sender), ENODATA);
+    tontine_sender_close(sender);
+}
+
+static void causal_order_holds_between_senders(const char *path)
+{
+    char text[8];
+    static const tontine_options by_sender = TONTINE_OPTIONS_INIT;
+    tontine_options causal = TONTINE_OPTIONS_INIT, odd = TONTINE_OPTIONS_INIT;
+    tontine_mailbox *mailbox;
+    tontine_sender *senders[2];
+
+    odd.order = 99;
+    EXPECT_NULL(tontine_mailbox_bind(path, &odd), EINVAL);
+    mailbox = tontine_mailbox_bind(path, &by_sender);
+    EXPECT(mailbox != NULL);
+    tontine_mailbox_close(mailbox);
+    causal.order = TONTINE_ORDER_CAUSAL;
+    errno = 0;
+    mailbox = tontine_mailbox_bind(path, &causal);
+    if (mailbox == NULL) {
+        EXPECT(errno == ENOSYS);
+        printf("skipped: %s\n", tontine_last_error());
+        return;
+    }
+    for (int place = 0; place < 2; place++)
+        senders[place] = tontine_sender_connect(path, NULL);
+    for (char number = 0; number < 100; number++)
+        EXPECT(tontine_sender_send(senders[number % 3 == 0], &number, 1) == 0);
+    for (char number = 0; number < 100; number++) {
+        EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 1);
+        EXPECT(text[0] == number);
+    }
+    tontine_sender_close(senders[0]);
+    tontine_sender_close(senders[1]);
+    tontine_mailbox_close(mailbox);
+}
+
+static const char *cancelled_path;
+
+/* Receives a message, by which time the thread is cancelled, and then makes calls that close files:
+ * close() is a cancellation point. */
+static void *receive_then_end(void *mailbox)
+{
+    char text[8];
+    tontine_mailbox *own;
+    tontine_sender *sender;
+
+    EXPECT(tontine_mailbox_recv(mailbox, text, sizeof text) == 5);
+    own = tontine_mailbox_unbound(NULL);
+    EXPECT_NULL(tontine_sender_connect("@no-mailbox-has-this-name", NULL), ECONNREFUSED);
+    sender = tontine_sender_connect(cancelled_path, NULL);
+    EXPECT(own != NULL && tontine_sender_send(sender, "more", 4) == 0);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(own);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void cancellation_waits_for_end_of_call(const char *path)
+{
+    char text[8];
+    void *result = NULL;
+    pthread_t thread;
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_sender *sender = tontine_sender_connect(path, NULL);
+
+    cancelled_path = path;
+    EXPECT(pthread_create(&thread, NULL, receive_then_end, mailbox) == 0);
+    EXPECT(pthread_cancel(thread) == 0);
+    EXPECT(tontine_sender_send(sender, "hello", 5) == 0);
+    EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    /* The calls were made, and have left the mailbox whole. */
+    EXPECT(tontine_sender_send(sender, "next", 4) == 0);
+    for (int count = 0; count < 2; count++)
+        EXPECT(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 40000) == 4);
+    EXPECT(tontine_mailbox_ack(mailbox) == 0);
+    EXPECT(tontine_sender_wait_acked(sender, 40000) == 0);
+    tontine_sender_close(sender);
+    tontine_mailbox_close(mailbox);
+}
+
+static void *wake(void *waker)
+{
+    EXPECT(tontine_waker_wake(waker) == 0);
+    return NULL;
+}
+
+static void a_thread_wakes_a_receiver(const char *path)
+{
+    tontine_mailbox *mailbox = tontine_mailbox_bind(path, NULL);
+    tontine_waker *waker = tontine_mailbox_waker(mailbox);
+    pthread_t thread;
+    char text[4];
+
+    EXPECT(waker != NULL);
+    EXPECT(pthread_create(&thread, NULL, wake, waker) == 0);
+    EXPECT_ERROR(tontine_mailbox_recv(mailbox, text, sizeof text), ECANCELED);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    EXPECT_ERROR(tontine_mailbox_recv_timeout(mailbox, text, sizeof text, 10), ETIMEDOUT);
+    EXPECT_NULL(tontine_mailbox_waker(NULL), EINVAL);
+    EXPECT_ERROR(tontine_waker_wake(NULL), EINVAL);
+    tontine_waker_close(NULL);
+    tontine_mailbox_close(mailbox);
+    EXPECT(tontine_waker_wake(waker) == 0);
+    tontine_waker_close(waker);
+}
+
 static void null_arguments_are_refused(void)
 {
     char text[4];
     uint64_t lane;
+    uint32_t owners;
     tontine_peer peer;
     tontine_options unset = {.struct_size = 0};
     tontine_options odd = {.struct_size = sizeof odd, .wait_strategy = 99};
@@ -332,12 +608,16 @@ static void null_arguments_are_refused(void)
     EXPECT_ERROR(tontine_mailbox_next_length(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_peer(NULL, &peer), EINVAL);
     EXPECT_ERROR(tontine_mailbox_sender(NULL, &lane), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_redelivered(NULL, &owners), EINVAL);
     EXPECT_ERROR(tontine_mailbox_ack(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_requeue(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_fd(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_arm(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_sender_count(NULL), EINVAL);
     EXPECT_ERROR(tontine_mailbox_next_error(NULL), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_next_death(NULL, &lane, &peer), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_is_alive(NULL, 0), EINVAL);
+    EXPECT_ERROR(tontine_mailbox_recv_batch(NULL, 1, take, NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_send(NULL, text, 4), EINVAL);
     EXPECT_ERROR(tontine_sender_try_send(NULL, text, 4), EINVAL);
     EXPECT_ERROR(tontine_sender_send_timeout(NULL, text, 4, 1), EINVAL);
@@ -345,6 +625,7 @@ static void null_arguments_are_refused(void)
     EXPECT_ERROR(tontine_sender_cancel(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_take_unread(NULL, text, 4), EINVAL);
     EXPECT_ERROR(tontine_sender_next_unread_length(NULL), EINVAL);
+    EXPECT_ERROR(tontine_sender_next_unread_in_doubt(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_unread_bytes(NULL), EINVAL);
     EXPECT_ERROR(tontine_sender_wait_acked(NULL, 1), EINVAL);
     EXPECT_ERROR(tontine_sender_service(NULL), EINVAL);
@@ -388,8 +669,16 @@ int main(int count, char **arguments)
     death_is_seen();
     messages(arguments[1]);
     a_restart_is_waited_out(arguments[1]);
+    an_owner_is_awaited(arguments[1]);
+    the_last_senders_end_is_reported(arguments[1]);
     free_space_is_awaited(arguments[1]);
     descriptor_limit_rises_unless_forbidden(arguments[1]);
+    batch_passes_each_message(arguments[1]);
+    deaths_of_senders_are_reported(arguments[1]);
+    unread_messages_in_doubt_are_told_apart(arguments[1]);
+    causal_order_holds_between_senders(arguments[1]);
+    cancellation_waits_for_end_of_call(arguments[1]);
+    a_thread_wakes_a_receiver(arguments[1]);
     sockets();
     null_arguments_are_refused();
     a_forked_child_owns_nothing(arguments[1]);

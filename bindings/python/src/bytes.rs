@@ -12,7 +12,7 @@ use pyo3::types::PyBytes;
 /// The bytes of an object with the buffer interface, in C order, until they are dropped.
 ///
 /// As in any use of the buffer interface, another thread may change the bytes of a mutable object
-/// meanwhile. It then depends on the time which of its bytes are read.
+/// while they are read. The result then mixes bytes from before and after the change.
 pub(crate) enum MessageBytes<'a> {
     Immutable(&'a [u8]),
     Buffer(Box<ffi::Py_buffer>),

@@ -10,9 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use tontine::mailbox::Order;
 use tontine::{Error, Peer};
 
 use crate::failure::exception;
@@ -49,16 +51,22 @@ const MANY_SENDERS: u64 = 64;
 ///     allow_uids: Other users who may send. By default only this user may.
 ///     report_deaths: If true, a receiving call raises `SenderDied` once for each sender whose
 ///         process died before it closed the sender, after the sender's last message.
+///     order: "by_sender" keeps each sender's own order. With "causal", a message that was sent
+///         after another, by a sender that could know this, is also received after it, which takes
+///         one system call for all messages that are there. None is "causal" if this machine has
+///         the clock for it, else "by_sender"; the attribute `order` is what the mailbox has.
 ///     raise_descriptor_limit: If false, a lack of descriptors does not raise the process's soft
 ///         limit (`RLIMIT_NOFILE`).
 ///
 /// Raises:
 ///     AddressInUse: A live process owns the address.
-///     Error: The address is not valid, or a system call failed.
+///     Error: The address is not valid, or a system call failed; with the error number ENOSYS,
+///         this machine has no clock for `order="causal"`.
 #[pyclass(name = "Mailbox", module = "tontine", frozen, weakref)]
 pub(crate) struct PyMailbox {
     state: Shared<State>,
     address: PathBuf,
+    order: Order,
     poll_time: Duration,
     /// `true` while a `MessageView` shows the message last received.
     viewed: Arc<AtomicBool>,
@@ -70,6 +78,8 @@ pub(crate) struct PyMailbox {
 
 struct State {
     mailbox: tontine::mailbox::Mailbox,
+    /// `Mailbox.redelivered`.
+    redelivered: u32,
     report_deaths: bool,
     /// Senders that have died since the last report.
     deaths: VecDeque<Peer>,
@@ -138,6 +148,7 @@ impl State {
         // not make them inaccessible.
         match unsafe { self.mailbox.try_recv_in_place() } {
             Ok(message) => {
+                self.redelivered = message.redelivered();
                 Ok(Some(MessagePointer { start: message.as_ptr(), length: message.len() }))
             }
             Err(Error::WouldBlock) => {
@@ -172,7 +183,7 @@ impl State {
         py: Python<'py>,
         message: MessagePointer,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        message.copy(py).inspect_err(|_| self.mailbox.requeue())
+        message.copy(py).inspect_err(|_| self.mailbox.requeue_unseen())
     }
 
     /// Returns the next message, or `None` if there is none now or the next call fails.
@@ -201,12 +212,24 @@ impl State {
     }
 }
 
+/// Returns the order of this name; `None` for the best that the machine has.
+fn chosen_order(name: Option<&str>) -> PyResult<Option<Order>> {
+    match name {
+        None => Ok(None),
+        Some("causal") => Ok(Some(Order::Causal)),
+        Some("by_sender") => Ok(Some(Order::BySender)),
+        Some(other) => Err(PyValueError::new_err(format!(
+            "expected \"causal\", \"by_sender\" or None as the order, found {other:?}"
+        ))),
+    }
+}
+
 #[pymethods]
 impl PyMailbox {
     #[new]
     #[pyo3(signature = (
         address, *, cap = None, spin = 20e-6, mode = 0o600, allow_uids = Vec::new(),
-        report_deaths = false, raise_descriptor_limit = true
+        report_deaths = false, order = Some("by_sender"), raise_descriptor_limit = true
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
@@ -217,6 +240,7 @@ impl PyMailbox {
         mode: u32,
         allow_uids: Vec<u32>,
         report_deaths: bool,
+        order: Option<&str>,
         raise_descriptor_limit: bool,
     ) -> PyResult<Self> {
         let lane_cap = cap.unwrap_or(DEFAULT_CAP);
@@ -225,15 +249,24 @@ impl PyMailbox {
         let options = options(cap, allow_uids, raise_descriptor_limit);
         let options = options.mode(mode).mailbox_cap(mailbox_cap);
         let poll_time = spin_time(spin)?;
-        let opened = options.bind(shared::address(&address)).and_then(|mailbox| {
+        let open = |order| {
+            let mailbox = options.clone().order(order).bind(shared::address(&address))?;
             let descriptor = duplicate(&mailbox)?;
-            Ok((mailbox, descriptor))
-        });
-        let (mailbox, descriptor) = opened.map_err(|error| exception(py, &error))?;
-        let state = State { mailbox, report_deaths, deaths: VecDeque::new() };
+            Ok((mailbox, descriptor, order))
+        };
+        let opened = match chosen_order(order)? {
+            Some(order) => open(order),
+            None => match open(Order::Causal) {
+                Err(Error::NoSharedClock { .. }) => open(Order::BySender),
+                opened => opened,
+            },
+        };
+        let (mailbox, descriptor, order) = opened.map_err(|error| exception(py, &error))?;
+        let state = State { mailbox, redelivered: 0, report_deaths, deaths: VecDeque::new() };
         Ok(Self {
             state: Shared::new(state, "mailbox"),
             address,
+            order,
             poll_time,
             viewed: Arc::new(AtomicBool::new(false)),
             descriptor,
@@ -247,10 +280,24 @@ impl PyMailbox {
         self.address.as_os_str()
     }
 
+    /// The order of messages of different senders: "causal" or "by_sender".
+    #[getter]
+    fn order(&self) -> &'static str {
+        if self.order == Order::Causal { "causal" } else { "by_sender" }
+    }
+
     /// Number of connected senders.
     #[getter]
     fn sender_count(&self, py: Python<'_>) -> PyResult<usize> {
         self.state.with(py, |state| Ok(state.mailbox.sender_count()))
+    }
+
+    /// Number of owners of the address that may have received the message last received before: 0
+    /// if it was certainly received for the first time. A message with a high count may be the
+    /// cause of their deaths.
+    #[getter]
+    fn redelivered(&self, py: Python<'_>) -> PyResult<u32> {
+        self.state.with(py, |state| Ok(state.redelivered))
     }
 
     /// Waits for the next message and returns it.

@@ -1,4 +1,4 @@
-//! One end of a lane, used by the threads of one process: [`Shared`].
+//! An end of a lane, used by the threads of one process: [`Shared`].
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;

@@ -15,7 +15,7 @@ use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
 /// Maximum wait for free space in a client's lane, after which the client receives no reply.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Maximum number of clients whose lanes are kept.
 const MOST_CLIENTS: usize = 256;
@@ -35,7 +35,7 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
         let answer = message[zero + 1..].to_ascii_uppercase();
         if !clients.contains_key(reply_to) {
             // A client that has ended, or never existed, receives no reply.
-            let options = Options::new().handshake_timeout(PATIENCE);
+            let options = Options::new().handshake_timeout(TIMEOUT);
             let Ok(sender) = options.connect(reply_to) else { continue };
             if clients.len() == MOST_CLIENTS {
                 clients.clear();
@@ -43,7 +43,7 @@ fn serve(mailbox: &mut Mailbox, count: usize) -> tontine::Result<()> {
             clients.insert(reply_to.to_owned(), sender);
         }
         let Some(client) = clients.get_mut(reply_to) else { continue };
-        if let Err(error) = client.send_timeout(&answer, PATIENCE) {
+        if let Err(error) = client.send_timeout(&answer, TIMEOUT) {
             eprintln!("no reply to {reply_to}: {error}");
             clients.remove(reply_to);
         }

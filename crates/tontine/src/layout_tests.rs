@@ -55,8 +55,9 @@ fn control_page_matches_layout_page() {
         ("errno", (page::ERRNO_AT, "u32")),
         ("suspected", (page::SUSPECTED_AT, "u32")),
         ("sent", (page::SENT_AT, "u64")),
+        ("turn", (page::TURN_AT, "u32")),
         ("position", (page::POSITION_AT, "u64")),
-        ("room", (page::ROOM_AT, "u64")),
+        ("space", (page::SPACE_AT, "u64")),
     ];
     assert_eq!(offsets("### Control page"), expected.into());
     let meaning =
@@ -70,6 +71,7 @@ fn control_page_matches_layout_page() {
         (page::REMOTE_CLOSED, "REMOTE_CLOSED"),
         (page::UNREACHABLE, "UNREACHABLE"),
         (page::REMOTE_REFUSED, "REMOTE_REFUSED"),
+        (page::STAMPS, "STAMPS"),
     ];
     for (bit, name) in bits {
         let said = format!("it {} `{name}`", bit.trailing_zeros());
@@ -90,6 +92,8 @@ fn chunk_matches_layout_page() {
         ("waiting", (page::WAITING_AT, "u32")),
         ("handover", (page::HANDOVER_AT, "u32")),
         ("closed", (page::CLOSED_AT, "u32")),
+        ("owners", (page::OWNERS_AT, "u32")),
+        ("doubt", (page::DOUBT_AT, "u64")),
         ("ring", (page::RING_AT, "")),
     ];
     assert_eq!(offsets("### Chunk"), expected.into());
@@ -127,6 +131,7 @@ fn records_match_layout_page() {
         ("message", RecordHeader::Message(5).word()),
         ("padding", RecordHeader::Padding(5).word()),
         ("next", RecordHeader::Next(5).word()),
+        ("stamp", RecordHeader::Stamp(5).word()),
     ];
     assert_eq!(kinds.len(), words.len());
     for (name, word) in words {
@@ -189,7 +194,7 @@ fn control_messages_match_layout_page() {
             &[("log2_size", 0x19), ("unused", 0), ("sequence", 0x6162_6364_6566_6768)],
         ),
         ("WANT", ControlMessage::Want(0x7172_7374_7576_7778), &[("bytes", 0x7172_7374_7576_7778)]),
-        ("ROOM", ControlMessage::Room, &[]),
+        ("SPACE", ControlMessage::Space, &[]),
         ("RETURNED", ControlMessage::Returned, &[]),
     ];
     let rows = rows("## Messages on the socket");

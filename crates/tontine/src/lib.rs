@@ -16,7 +16,6 @@
 //! ```
 //! use tontine::mailbox::{Mailbox, Sender};
 //!
-//! # fn main() -> tontine::Result<()> {
 //! # let folder = tempfile::tempdir().expect("a folder");
 //! # let path = folder.path().join("jobs");
 //! // The receiver:
@@ -33,20 +32,20 @@
 //! assert_eq!(&*message, b"hello");
 //! # drop(message);
 //! # other.join().expect("no panic")?;
-//! # Ok(())
-//! # }
+//! # Ok::<(), tontine::Error>(())
 //! ```
 //!
 //! Guides, with tables, limits and programs to start from, are in [`guide`]: the
-//! [mailbox](guide::mailbox), the [heaps](guide::heap), [signals](guide::signal), and a page for
-//! users of [ZeroMQ, iceoryx2 or Boost.Interprocess](guide::coming_from).
+//! [mailbox](guide::mailbox), the [heap](guide::heap), [signals](guide::signal), and a page for
+//! users of [ZeroMQ, iceoryx2, Boost.Interprocess or Cloudtoid Interprocess](guide::coming_from).
 //!
 //! # Requirements
 //! Linux 5.10 or later on a 64-bit machine. Two processes that communicate must use the same
 //! version of the shared layout; the handshake checks the version.
 //!
 //! # Features
-//! `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::SignalStream`.
+//! - `tokio` adds `mailbox::AsyncMailbox`, `mailbox::AsyncSender` and `signal::SignalStream`.
+//! - `relay` adds `mailbox::Relay`, a receiver for gateways to other hosts.
 
 // Floors, from the bottom up: `error`, `sync`; `sys`; `lane`, `life`; `mailbox`; `heap`, `signal`;
 // `layout`, `fuzzing`, `guide`.

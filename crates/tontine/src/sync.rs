@@ -1,6 +1,7 @@
 //! The atomics of the protocols: the standard library's, or loom's in a model
 //! (`RUSTFLAGS="--cfg loom"`).
 
+pub(crate) mod clock;
 #[cfg(loom)]
 pub(crate) mod weakened;
 

@@ -15,6 +15,7 @@ use std::arch::asm;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -24,6 +25,13 @@ use tontine::mailbox::{Mailbox, Sender};
 #[inline(never)]
 fn probe_send(sender: &mut Sender, message: &[u8; 8]) -> bool {
     sender.send(message).is_ok()
+}
+
+/// A probe of a message of any length. It calls another function than `probe_send`, so that the
+/// compiler inlines both.
+#[inline(never)]
+fn probe_send_any(sender: &mut Sender, message: &[u8]) -> bool {
+    sender.send_timeout(message, Duration::MAX).is_ok()
 }
 
 #[inline(never)]
@@ -142,7 +150,8 @@ impl Walk {
                     instruction.flow_control(),
                     FlowControl::Call | FlowControl::IndirectCall
                 );
-                if calls || is_call {
+                let is_outside = instruction.flow_control() == FlowControl::IndirectBranch;
+                if calls || is_call || is_outside {
                     let name = functions.name(target).to_owned();
                     if aside.iter().chain(&PANICS).any(|part| name.contains(part)) {
                         walk.aside.insert(name);
@@ -240,6 +249,27 @@ fn fast_send_neither_locks_nor_fences_nor_enters_kernel() {
     }
     let branch = walk.instructions[&check.next_ip()];
     assert_eq!(branch.flow_control(), FlowControl::ConditionalBranch, "{branch}");
+}
+
+/// A message that is stored past the cache needs an `sfence` before its header is stored.
+#[test]
+fn send_of_large_message_contains_one_sfence() {
+    let functions = functions();
+    let entry = black_box(probe_send_any as *const ()) as u64;
+    let mut aside = vec![
+        "send_slowly",
+        "AcceptedLane4ring",
+        "separate_fully",
+        // The sender reads the clock, at most once per 64 KiB.
+        "end_phase",
+        "drop_in_place",
+        OUTSIDE,
+    ];
+    assert_eq!(Walk::of(entry, &functions, &aside).forbidden(), ["sfence"]);
+    aside.push("copy_large_in");
+    let walk = Walk::of(entry, &functions, &aside);
+    assert_eq!(walk.forbidden(), [] as [&str; 0]);
+    assert!(walk.returns && walk.aside.iter().any(|seen| seen.contains("copy_large_in")));
 }
 
 #[test]

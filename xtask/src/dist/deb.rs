@@ -7,11 +7,11 @@ use std::{env, fs, io};
 
 use super::{Contents, Libc, SHELLS, fresh, output, put};
 
-/// Folders of the completions for [`SHELLS`].
+/// Files of a command's completions for [`SHELLS`], in which `@` stands for the command.
 const COMPLETIONS: [&str; 3] = [
-    "usr/share/bash-completion/completions/tontine",
-    "usr/share/zsh/vendor-completions/_tontine",
-    "usr/share/fish/vendor_completions.d/tontine.fish",
+    "usr/share/bash-completion/completions/@",
+    "usr/share/zsh/vendor-completions/_@",
+    "usr/share/fish/vendor_completions.d/@.fish",
 ];
 const _: () = assert!(COMPLETIONS.len() == SHELLS.len());
 
@@ -28,15 +28,16 @@ pub(super) fn write(
         other => other,
     };
     let tree = fresh(dist, "deb")?;
-    let command = fs::read(&contents.command)?;
-    put(&tree, "usr/bin/tontine", &command, 0o755)?;
-    for (name, page) in &contents.pages {
-        let path = format!("usr/share/man/man1/{name}");
-        put(&tree, &path, page.as_bytes(), 0o644)?;
-        output(Command::new("gzip").arg("-9n").arg(tree.join(path)))?;
-    }
-    for (path, completions) in COMPLETIONS.iter().zip(&contents.completions) {
-        put(&tree, path, completions, 0o644)?;
+    for command in &contents.commands {
+        put(&tree, &format!("usr/bin/{}", command.name), &command.program, 0o755)?;
+        for (name, page) in &command.pages {
+            let path = format!("usr/share/man/man1/{name}");
+            put(&tree, &path, page.as_bytes(), 0o644)?;
+            output(Command::new("gzip").arg("-9n").arg(tree.join(path)))?;
+        }
+        for (path, completions) in COMPLETIONS.iter().zip(&command.completions) {
+            put(&tree, &path.replace('@', command.name), completions, 0o644)?;
+        }
     }
     let documents = "usr/share/doc/tontine";
     for file in ["README.md", "CHANGELOG.md"] {
@@ -46,8 +47,9 @@ pub(super) fn write(
     let mit = fs::read_to_string(root.join("LICENSE-MIT"))?;
     put(&tree, &format!("{documents}/copyright"), copyright(&mit).as_bytes(), 0o644)?;
 
-    let size = command.len() >> 10;
-    let needed = depends(contents.libc, &command);
+    let programs: Vec<&[u8]> = contents.commands.iter().map(|one| &one.program[..]).collect();
+    let size = programs.iter().map(|program| program.len()).sum::<usize>() >> 10;
+    let needed = depends(contents.libc, &programs);
     let control = control(&contents.version, architecture, size, &needed);
     put(&tree, "DEBIAN/control", control.as_bytes(), 0o644)?;
     let path = dist.join(format!("tontine_{}_{architecture}.deb", contents.version));
@@ -70,16 +72,17 @@ fn control(version: &str, architecture: &str, kibibytes: usize, depends: &str) -
          Section: utils\n\
          Priority: optional\n\
          Description: messages between processes that survive kill -9\n \
-         The command tontine sends and receives messages through shared memory,\n \
-         measures the mechanisms between the processes of this machine, shows what\n \
-         survives a kill at every instruction, and runs process and signal code in\n \
-         a virtual Unix.\n"
+         The command tontine sends and receives messages through shared memory.\n \
+         The command tontine-measure measures the mechanisms between the processes\n \
+         of this machine, and shows what survives a kill at every instruction. The\n \
+         command tontine-unix runs process and signal code in a virtual Unix.\n"
     )
 }
 
-/// Returns the packages that the command needs.
-fn depends(libc: Libc, command: &[u8]) -> String {
-    match (libc, newest(command, b"GLIBC_2.")) {
+/// Returns the packages that the commands need.
+fn depends(libc: Libc, programs: &[&[u8]]) -> String {
+    let newest = programs.iter().filter_map(|program| newest(program, b"GLIBC_2.")).max();
+    match (libc, newest) {
         (Libc::Musl, _) => String::new(),
         (Libc::Gnu, None) => "libc6, libgcc-s1, libstdc++6".into(),
         (Libc::Gnu, Some(minor)) => format!("libc6 (>= 2.{minor}), libgcc-s1, libstdc++6"),
@@ -130,11 +133,11 @@ mod tests {
     #[test]
     fn control_names_dependencies_only_of_a_dynamic_command() {
         let program = b"\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.9\0GLIBC_PRIVATE\0";
-        let dynamic = depends(Libc::Gnu, program);
+        let dynamic = depends(Libc::Gnu, &[b"\0GLIBC_2.17\0", program]);
         assert_eq!(dynamic, "libc6 (>= 2.34), libgcc-s1, libstdc++6");
         let control = |depends: &str| control("0.1.0", "amd64", 9, depends);
         assert!(control(&dynamic).contains("\nDepends: libc6 (>= 2.34), "));
-        let fixed = control(&depends(Libc::Musl, program));
+        let fixed = control(&depends(Libc::Musl, &[program]));
         assert!(!fixed.contains("Depends"), "{fixed}");
         // Lines of the long description begin with a blank.
         let (_, description) = fixed.split_once("\nDescription: ").expect("a description");

@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: packages the command for users, as a tarball and for Debian ([`run`]).
+//! `cargo xtask dist`: packages the commands for users, as a tarball and for Debian ([`run`]).
 //!
-//! The command is static (musl) and lacks the measured C++ libraries, or dynamic (glibc) and has
+//! The commands are static (musl) and lack the measured C++ libraries, or dynamic (glibc) and have
 //! them; the name of the tarball says which. [`pages`] splits the manual page by command, and
 //! [`deb`] writes Debian's package. Everything is written below `target/dist`. The task neither
 //! signs nor uploads.
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// Profile of the command in Cargo.toml: `release` without symbols.
+/// Profile of the commands in Cargo.toml: `release` without symbols.
 const PROFILE: &str = "shipped";
 
-/// The C library that the command is linked with.
+/// The C library that the commands are linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Libc {
     /// Static; without libraries in C++.
@@ -41,22 +41,35 @@ impl Libc {
 struct Contents {
     version: String,
     libc: Libc,
-    command: PathBuf,
+    commands: Vec<CommandFiles>,
+}
+
+/// The files of one command in a package.
+struct CommandFiles {
+    name: &'static str,
+    program: Vec<u8>,
     /// Name (`tontine-send.1`) and text of each manual page.
     pages: Vec<(String, String)>,
     /// Completions for [`SHELLS`], in that order.
     completions: Vec<Vec<u8>>,
 }
 
-/// Shells with completions, each with the name of its file.
-const SHELLS: [(&str, &str); 3] =
-    [("bash", "tontine.bash"), ("zsh", "_tontine"), ("fish", "tontine.fish")];
+/// The commands, each with its package.
+const COMMANDS: [(&str, &str); 3] = [
+    ("tontine", "tontine-cli"),
+    ("tontine-measure", "tontine-measure"),
+    ("tontine-unix", "tontine-unix-cli"),
+];
+
+/// Shells with completions, each with the name of a command's file, in which `@` stands for the
+/// command.
+const SHELLS: [(&str, &str); 3] = [("bash", "@.bash"), ("zsh", "_@"), ("fish", "@.fish")];
 
 /// Files of the repository that a package contains.
 const TEXTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// Builds the command, and writes both packages. Uses musl if its target is installed, unless `gnu`
-/// is set.
+/// Builds the commands, and writes both packages. Uses musl if its target is installed, unless
+/// `gnu` is set.
 ///
 /// # Errors
 /// If a program fails, or a file cannot be written.
@@ -65,16 +78,14 @@ pub(crate) fn run(root: &Path, gnu: bool) -> io::Result<bool> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let dist = target.join("dist");
     let libc = if gnu { Libc::Gnu } else { available()? };
-    let command = build(&root, &target, libc)?;
+    let built = build(&root, &target, libc)?;
     let contents = Contents {
         version: env!("CARGO_PKG_VERSION").into(),
         libc,
-        pages: pages::split(&text(Command::new(&command).arg("man"))?)?,
-        completions: SHELLS
+        commands: COMMANDS
             .iter()
-            .map(|(shell, _)| output(Command::new(&command).args(["completions", shell])))
+            .map(|(name, _)| command_files(name, &built.join(name)))
             .collect::<io::Result<_>>()?,
-        command,
     };
     // Files have the time of the last commit, so that the same commit gives the same packages.
     let stamp = text(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(&root))?;
@@ -99,15 +110,17 @@ fn available() -> io::Result<Libc> {
     if Path::new(libraries.trim()).is_dir() {
         return Ok(Libc::Musl);
     }
-    println!("linking with glibc, because {target} is missing; for a static command, run:");
+    println!("linking with glibc, because {target} is missing; for static commands, run:");
     println!("  rustup target add {target}");
     Ok(Libc::Gnu)
 }
 
+/// Builds the commands, and returns their folder.
 fn build(root: &Path, target: &Path, libc: Libc) -> io::Result<PathBuf> {
     let triple = libc.target();
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--locked", "--package", "tontine-cli", "--profile", PROFILE]);
+    cargo.args(["build", "--locked", "--bins", "--profile", PROFILE]);
+    cargo.args(COMMANDS.iter().flat_map(|(_, package)| ["--package", package]));
     cargo.args(["--target", &triple]).arg("--target-dir").arg(target).current_dir(root);
     if libc == Libc::Musl {
         cargo.arg("--no-default-features");
@@ -116,7 +129,19 @@ fn build(root: &Path, target: &Path, libc: Libc) -> io::Result<PathBuf> {
     if !status.success() {
         return Err(io::Error::other(format!("cargo build for {triple}: {status}; see above")));
     }
-    Ok(target.join(triple).join(PROFILE).join("tontine"))
+    Ok(target.join(triple).join(PROFILE))
+}
+
+fn command_files(name: &'static str, path: &Path) -> io::Result<CommandFiles> {
+    Ok(CommandFiles {
+        name,
+        program: fs::read(path)?,
+        pages: pages::split(&text(Command::new(path).arg("man"))?)?,
+        completions: SHELLS
+            .iter()
+            .map(|(shell, _)| output(Command::new(path).args(["completions", shell])))
+            .collect::<io::Result<_>>()?,
+    })
 }
 
 /// Writes the tarball, whose files are in one folder.
@@ -124,12 +149,15 @@ fn tarball(root: &Path, dist: &Path, contents: &Contents, stamp: &str) -> io::Re
     let name =
         format!("tontine-{}-{}-{}", contents.version, env::consts::ARCH, contents.libc.system());
     let folder = fresh(dist, &name)?;
-    put(&folder, "tontine", &fs::read(&contents.command)?, 0o755)?;
-    for (name, page) in &contents.pages {
-        put(&folder, &format!("man/man1/{name}"), page.as_bytes(), 0o644)?;
-    }
-    for ((_, file), completions) in SHELLS.iter().zip(&contents.completions) {
-        put(&folder, &format!("completions/{file}"), completions, 0o644)?;
+    for command in &contents.commands {
+        put(&folder, command.name, &command.program, 0o755)?;
+        for (name, page) in &command.pages {
+            put(&folder, &format!("man/man1/{name}"), page.as_bytes(), 0o644)?;
+        }
+        for ((_, file), completions) in SHELLS.iter().zip(&command.completions) {
+            let file = file.replace('@', command.name);
+            put(&folder, &format!("completions/{file}"), completions, 0o644)?;
+        }
     }
     for file in TEXTS {
         put(&folder, file, &fs::read(root.join(file))?, 0o644)?;

@@ -1,4 +1,4 @@
-//! The manual pages, one per command, from the text that `tontine man` prints: [`split`].
+//! The manual pages, one per command, from the text that a command prints for `man`: [`split`].
 
 use std::io;
 
@@ -29,7 +29,7 @@ fn name(page: &str) -> io::Result<String> {
     match (words.next(), words.next()) {
         (Some(name), Some(section)) => Ok(format!("{name}.{section}")),
         _ => Err(io::Error::other(format!(
-            "expected a page with `.TH NAME SECTION` from `tontine man`, found: {:?}",
+            "expected a page with `.TH NAME SECTION` from the subcommand `man`, found: {:?}",
             page.lines().next().unwrap_or_default()
         ))),
     }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! test: races::waits::one_of_two_waiters_reaps_the_only_child
-//! modes: parallel, per-process
+//! modes: master, parallel
 //! explored: two waiters
 //! ```
 //!
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Names of the virtual Unix's modes, in the order of the tables.
-pub(super) const MODES: [&str; 5] = ["uniprocessor", "master", "coarse", "parallel", "per-process"];
+pub(super) const MODES: [&str; 3] = ["uniprocessor", "master", "parallel"];
 
 /// Directory of all patches.
-const FOLDER: &str = "crates/unix-sim/mutants";
+const FOLDER: &str = "crates/unix/sim/mutants";
 
 /// Patches that are applied together, and the files that they need.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct PatchSet {
 pub(crate) const RACES: PatchSet = PatchSet {
     name: "races",
     has_tests: true,
-    files: &[("switch.rs", "crates/unix-sim/src/mutants.rs")],
+    files: &[("switch.rs", "crates/unix/sim/src/mutants.rs")],
     lines: "\nmod mutants;\n",
 };
 
@@ -47,8 +47,8 @@ pub(crate) const RULES: PatchSet = PatchSet {
     name: "rules",
     has_tests: false,
     files: &[
-        ("rule.rs", "crates/unix-sim/src/rule.rs"),
-        ("met.rs", "crates/unix-lab/examples/rules.rs"),
+        ("rule.rs", "crates/unix/sim/src/rule.rs"),
+        ("met.rs", "crates/unix/lab/examples/rules.rs"),
     ],
     lines: "\n#[allow(missing_docs)]\npub mod rule;\n",
 };
@@ -76,9 +76,6 @@ pub(crate) struct Patch {
 }
 
 /// Reads the patches of a set, in the order of their names.
-///
-/// # Errors
-/// Fails if a file cannot be read or a header is incomplete.
 pub(crate) fn patches(root: &Path, set: &PatchSet) -> io::Result<Vec<Patch>> {
     let folder = set.folder();
     let mut found = Vec::new();
@@ -139,29 +136,20 @@ impl Patch {
 mod tests {
     use super::*;
 
-    const BODY: &str = "\ndiff --git a/x b/x\n+    if crate::mutants::is_on(\"one\") {\n";
-
-    fn parse(header: &str) -> Result<Patch, String> {
-        Patch::parse(PathBuf::from("folder/one.patch"), &format!("{header}{BODY}"), true)
-    }
-
     #[test]
-    fn header_names_tests_modes_and_races() {
-        let patch =
-            parse("Words.\n\ntest: a::b\ntest: a::c\nmodes: coarse, per-process\nexplored: d e\n");
+    fn header_needs_tests_and_known_modes() {
+        let parse = |header: &str| {
+            let body = "diff --git a/x b/x\n+    if crate::mutants::is_on(\"one\") {\n";
+            let text = format!("Words.\n\n{header}\n{body}");
+            Patch::parse(PathBuf::from("folder/one.patch"), &text, true)
+        };
+        let patch = parse("test: a::b\ntest: a::c\nmodes: master, parallel\nexplored: d e\n");
         let patch = patch.expect("a patch");
-        assert_eq!(
-            (patch.name.as_str(), &*patch.tests),
-            ("one", &["a::b".to_owned(), "a::c".to_owned()][..])
-        );
-        assert_eq!(patch.modes, ["coarse", "per-process"]);
+        assert_eq!((&*patch.name, patch.tests.join(" ")), ("one", "a::b a::c".to_owned()));
+        assert_eq!(patch.modes, ["master", "parallel"]);
         assert_eq!(patch.explored, ["d e"]);
-    }
-
-    #[test]
-    fn incomplete_header_is_refused() {
-        assert!(parse("Words.\n\nmodes: coarse\n").is_err());
-        assert!(parse("Words.\n\ntest: a::b\n").is_err());
-        assert!(parse("Words.\n\ntest: a::b\nmodes: rough\n").is_err());
+        for incomplete in ["modes: master\n", "test: a::b\n", "test: a::b\nmodes: rough\n"] {
+            parse(incomplete).expect_err(incomplete);
+        }
     }
 }

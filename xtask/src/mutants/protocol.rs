@@ -1,23 +1,23 @@
 //! Mutants of the protocol between two gateways: [`run`].
 //!
-//! `crates/remote/mutants` contains a patch for each. Each is applied alone to a copy of the two
-//! machines and their explorer, a small package of its own that is built for each mutant. The
-//! default tests of the explorer must find a violation: the table names the property, and the
+//! `crates/bridge/gateway/mutants` contains a patch for each. Each is applied alone to a copy of
+//! the two machines and their explorer, a small package of its own that is built for each mutant.
+//! The default tests of the explorer must find a violation: the table names the property, and the
 //! number of states or the seed. A patch that does not apply is an error.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use std::{env, fs};
 
-use super::does_not_apply;
+use super::tree::{apply, copy_changes, target};
 
 /// Directory of the patches.
-pub(crate) const FOLDER: &str = "crates/remote/mutants";
+pub(crate) const FOLDER: &str = "crates/bridge/gateway/mutants";
 
 /// Directory of the crate.
-const CRATE: &str = "crates/remote";
+const CRATE: &str = "crates/bridge/gateway";
 
 /// Files and directories that the copy has.
 const COPIED: [&str; 4] = ["src/frame.rs", "src/incoming.rs", "src/outgoing.rs", "tests/explorer"];
@@ -27,7 +27,7 @@ const ROOT_MODULE: &str = "pub mod frame;\npub mod incoming;\npub mod outgoing;\
 /// The copy is a workspace, because it lies within the repository's.
 const MANIFEST: &str = "\
 [package]
-name = \"tontine-remote\"
+name = \"tontine-gateway\"
 edition = \"2024\"
 
 [dependencies]
@@ -49,9 +49,6 @@ const TESTS: [&str; 4] = [
 ];
 
 /// Returns the patches' paths, relative to the root, in the order of their names.
-///
-/// # Errors
-/// Fails if the directory cannot be read.
 pub(crate) fn protocol_patches(root: &Path) -> io::Result<Vec<PathBuf>> {
     let names = fs::read_dir(root.join(FOLDER))?.map(|entry| Ok(entry?.file_name()));
     let mut paths: Vec<PathBuf> = names
@@ -64,10 +61,6 @@ pub(crate) fn protocol_patches(root: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Tries the mutants whose file names contain one of `names`, or all. Returns `Ok(false)` if a
 /// mutant is not found.
-///
-/// # Errors
-/// Fails if no patch has a name, if a patch does not apply, or if a copy does not build or fails
-/// without a mutant.
 pub(super) fn run(root: &Path, names: &[String]) -> io::Result<bool> {
     let began = Instant::now();
     let mut patches = protocol_patches(root)?;
@@ -88,7 +81,8 @@ pub(super) fn run(root: &Path, names: &[String]) -> io::Result<bool> {
     let mut missed = 0;
     for patch in &patches {
         copy.reset(root)?;
-        copy.apply(root, patch)?;
+        // Paths in the patch begin with `a/crates/bridge/gateway`.
+        apply(&copy.folder, &fs::canonicalize(root.join(patch))?, patch, &["-p4"])?;
         copy.build()?;
         let found = copy.find(&TESTS)?;
         missed += usize::from(found.is_none());
@@ -108,11 +102,8 @@ struct MachinesCopy {
 
 impl MachinesCopy {
     fn new(root: &Path) -> io::Result<Self> {
-        let target =
-            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let folder = target.join("mutants/protocol");
+        let folder = target(root)?.join("mutants/protocol");
         fs::create_dir_all(folder.join("src"))?;
-        let folder = fs::canonicalize(folder)?;
         // Cargo takes the versions of dependencies from the repository's lock file.
         fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"))?;
         fs::write(folder.join("Cargo.toml"), MANIFEST)?;
@@ -123,23 +114,14 @@ impl MachinesCopy {
     /// Replaces the files by the repository's.
     fn reset(&self, root: &Path) -> io::Result<()> {
         for name in COPIED {
-            copy_all(&root.join(CRATE).join(name), &self.folder.join(name))?;
+            let (from, to) = (root.join(CRATE).join(name), self.folder.join(name));
+            if from.is_dir() {
+                copy_changes(&from, &to)?;
+            } else {
+                fs::copy(from, to)?;
+            }
         }
         Ok(())
-    }
-
-    fn apply(&self, root: &Path, patch: &Path) -> io::Result<()> {
-        let done = Command::new("git")
-            .args(["apply", "--whitespace=nowarn", "-p3"])
-            .arg(fs::canonicalize(root.join(patch))?)
-            .current_dir(&self.folder)
-            // The directory must not count as part of the repository that contains it.
-            .env("GIT_CEILING_DIRECTORIES", self.folder.parent().unwrap_or(&self.folder))
-            .output()?;
-        if done.status.success() {
-            return Ok(());
-        }
-        Err(io::Error::other(does_not_apply(patch, &String::from_utf8_lossy(&done.stderr))))
     }
 
     fn cargo(&self) -> Command {
@@ -187,19 +169,6 @@ fn violation_in(output: &str) -> Option<String> {
         let (seed, property) = line.strip_prefix("seed ")?.split_once(": ")?;
         Some(format!("{} | seed {seed}", property.split(": ").next()?))
     })
-}
-
-fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    if !from.is_dir() {
-        fs::copy(from, to)?;
-        return Ok(());
-    }
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let name = entry?.file_name();
-        copy_all(&from.join(&name), &to.join(&name))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

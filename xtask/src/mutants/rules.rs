@@ -23,9 +23,6 @@ pub(super) fn run(tree: &PatchedTree, scenarios: u64, seed: u64) -> io::Result<b
 }
 
 /// Checks that the program compiles.
-///
-/// # Errors
-/// Fails if the program does not compile.
 pub(super) fn check(tree: &PatchedTree) -> io::Result<()> {
     let status = tree.cargo(&["check", "--locked", "--quiet"]).args(EXAMPLE).status()?;
     if status.success() {

@@ -28,7 +28,7 @@ const RUN_TIMEOUT: Duration = Duration::from_secs(180);
 /// Interval between two checks for the end of a run.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One test or race in all modes of its mutant.
+/// A test or race in all modes of its mutant.
 struct FinderRow<'p> {
     mutant: &'p str,
     finder: Finder<'p>,
@@ -36,7 +36,7 @@ struct FinderRow<'p> {
     found: Mutex<Vec<ModeRun>>,
 }
 
-/// One mode of a row.
+/// A mode of a row.
 struct ModeRun {
     mode: &'static str,
     /// The seed or the schedule that shows the mutant, or the reason why it was not found.
@@ -59,9 +59,6 @@ struct CopyPrograms {
 /// Builds the programs, runs the finders of each of `patches` in each of its modes, and prints a
 /// table. Returns `Ok(false)` if a mutant is not found. With `explores`, also runs the example
 /// `explored`.
-///
-/// # Errors
-/// Fails if a program does not build or cannot be started.
 pub(super) fn find_all(tree: &PatchedTree, patches: &[Patch], explores: bool) -> io::Result<bool> {
     let began = Instant::now();
     let rows: Vec<FinderRow<'_>> = patches.iter().flat_map(|patch| rows(patch, explores)).collect();
@@ -149,9 +146,6 @@ impl CopyPrograms {
 
     /// Runs each test of `patches` in the copy without a mutant, because a test that fails there
     /// would find every mutant.
-    ///
-    /// # Errors
-    /// Fails if a test fails, does not end, or does not exist.
     fn hold_without_mutant(&self, patches: &[Patch]) -> io::Result<()> {
         let tests: BTreeSet<&String> = patches.iter().flat_map(|patch| &patch.tests).collect();
         for test in tests {
@@ -284,32 +278,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seed_in_accepts_only_a_reproducing_seed() {
-        let found = |output| seed_in(output, "coarse");
-        let ok = Ok("17".to_owned());
-        assert_eq!(found("x\ncoarse, seed 17, which shows it again: Finished"), ok);
-        let said = |output, part: &str| {
-            let why = found(output).expect_err("it is not found");
-            assert!(why.contains(part), "{why}");
-        };
-        said("coarse, seed 17, which does not show it again: Finished", "does not show");
-        said("parallel, seed 17, which shows it again: Finished", "another reason");
-        said("running 0 tests\ntest result: ok. 0 passed", "no such test");
-        said("running 1 test\ntest result: ok. 1 passed", "passes");
-    }
-
-    #[test]
-    fn executable_is_read_from_a_message_of_cargo() {
-        let message =
-            "{\"target\":{\"name\":\"sim\"},\"executable\":\"/t/deps/sim-1\",\"fresh\":true}";
+    fn outputs_of_finders_and_cargo_are_read() {
+        for (output, expected) in [
+            ("x\nmaster, seed 17, which shows it again: Finished", Ok("17")),
+            ("master, seed 17, which does not show it again: Finished", Err("does not show")),
+            ("parallel, seed 17, which shows it again: Finished", Err("another reason")),
+            ("running 0 tests\ntest result: ok. 0 passed", Err("no such test")),
+            ("running 1 test\ntest result: ok. 1 passed", Err("passes")),
+        ] {
+            match (seed_in(output, "master"), expected) {
+                (Ok(seed), Ok(expected)) => assert_eq!(seed, expected),
+                (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+                (found, expected) => panic!("found {found:?}, expected {expected:?}"),
+            }
+        }
+        let row = "| two waiters | parallel | 1 preemptions, schedule 9 | 1 preemptions, 30 |";
+        assert_eq!(schedule_in(row), "1 preemptions, schedule 9");
+        let message = "{\"name\":\"sim\"},\"executable\":\"/t/deps/sim-1\",\"fresh\":true}";
         assert_eq!(executable_in(message), Some(PathBuf::from("/t/deps/sim-1")));
         assert_eq!(executable_in("{\"executable\":null}"), None);
-    }
-
-    #[test]
-    fn schedule_in_reads_preemptions_column() {
-        let row =
-            "| two waiters | parallel | 1 preemptions, schedule 9 | 1 preemptions, schedule 30 |";
-        assert_eq!(schedule_in(row), "1 preemptions, schedule 9");
     }
 }

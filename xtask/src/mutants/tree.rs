@@ -12,7 +12,7 @@ use std::{env, fs, io};
 use super::patch::{PatchSet, patches};
 
 /// Path of the file to which [`PatchSet::lines`] are added.
-const ROOT_MODULE: &str = "crates/unix-sim/src/lib.rs";
+const ROOT_MODULE: &str = "crates/unix/sim/src/lib.rs";
 
 /// A copy with a set of patches.
 #[derive(Debug)]
@@ -24,14 +24,8 @@ pub(super) struct PatchedTree {
 impl PatchedTree {
     /// Creates the copy, or updates the existing copy. Unchanged files are not written, so cargo
     /// does not rebuild them.
-    ///
-    /// # Errors
-    /// Fails if a patch does not apply.
     pub(super) fn make(root: &Path, set: &PatchSet) -> io::Result<Self> {
-        let target =
-            env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        fs::create_dir_all(&target)?;
-        let target = fs::canonicalize(target)?;
+        let target = target(root)?;
         let folder = target.join("mutants").join(set.name);
         let staged = folder.with_extension("staged");
         if staged.exists() {
@@ -49,7 +43,7 @@ impl PatchedTree {
         let module = staged.join(ROOT_MODULE);
         fs::write(&module, fs::read_to_string(&module)? + set.lines)?;
         for patch in patches(root, set)? {
-            apply(&staged, &fs::canonicalize(root.join(&patch.path))?, &patch.path)?;
+            apply(&staged, &fs::canonicalize(root.join(&patch.path))?, &patch.path, &[])?;
         }
         copy_changes(&staged, &folder)?;
         fs::remove_dir_all(&staged)?;
@@ -73,6 +67,13 @@ impl PatchedTree {
     }
 }
 
+/// Returns the absolute path of the directory in which cargo builds the repository.
+pub(super) fn target(root: &Path) -> io::Result<PathBuf> {
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    fs::create_dir_all(&target)?;
+    fs::canonicalize(target)
+}
+
 /// Returns the files that git tracks or would add.
 fn tracked(root: &Path) -> io::Result<Vec<PathBuf>> {
     let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
@@ -85,9 +86,10 @@ fn tracked(root: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Applies a patch below `folder`; `shown` is its name in an error.
-fn apply(folder: &Path, patch: &Path, shown: &Path) -> io::Result<()> {
+pub(super) fn apply(folder: &Path, patch: &Path, shown: &Path, options: &[&str]) -> io::Result<()> {
     let done = Command::new("git")
         .args(["apply", "--whitespace=nowarn"])
+        .args(options)
         .arg(patch)
         .current_dir(folder)
         // The directory must not count as part of a repository that contains it.
@@ -121,7 +123,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Makes `to` equal to `from`, and writes only the files that differ.
-fn copy_changes(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn copy_changes(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     let names = |folder: &Path| -> io::Result<BTreeSet<_>> {
         fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect()
@@ -153,17 +155,16 @@ mod tests {
     fn copy_changes_keeps_unchanged_and_removes_old_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
-        for (path, text) in [("a/same", "1"), ("a/changed", "1"), ("b/old", "1")] {
-            write(&to.join(path), text.as_bytes()).expect("written");
+        for path in ["to/a/same", "to/a/changed", "to/b/old", "from/a/same"] {
+            write(&folder.path().join(path), b"1").expect("written");
         }
-        for (path, text) in [("a/same", "1"), ("a/changed", "2"), ("new", "3")] {
-            write(&from.join(path), text.as_bytes()).expect("written");
+        for path in ["a/changed", "new"] {
+            write(&from.join(path), b"2").expect("written");
         }
-        let time =
-            || fs::metadata(to.join("a/same")).and_then(|file| file.modified()).expect("a time");
-        let before = time();
+        let time = || fs::metadata(to.join("a/same")).and_then(|file| file.modified());
+        let before = time().expect("a time");
         copy_changes(&from, &to).expect("copied");
-        assert_eq!(before, time());
+        assert_eq!(before, time().expect("a time"));
         assert_eq!(fs::read(to.join("a/changed")).expect("a file"), b"2");
         assert!(to.join("new").is_file() && !to.join("b").exists());
     }
@@ -171,14 +172,12 @@ mod tests {
     #[test]
     fn refused_patch_names_hunk_and_fix() {
         let folder = tempfile::tempdir().expect("a folder");
-        write(&folder.path().join("x"), b"one\n").expect("written");
         let patch = folder.path().join("p.patch");
+        write(&folder.path().join("x"), b"one\n").expect("written");
         write(&patch, b"--- a/x\n+++ b/x\n@@ -1 +1 @@\n-two\n+three\n").expect("written");
-        let error = apply(folder.path(), &patch, Path::new("p.patch")).expect_err("refused");
+        let error = apply(folder.path(), &patch, Path::new("p.patch"), &[]).expect_err("refused");
         let text = error.to_string();
-        assert!(
-            text.contains("hunk at x:1") && text.contains("git apply --3way p.patch"),
-            "{text}"
-        );
+        let parts = ["hunk at x:1", "git apply --3way p.patch"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     }
 }

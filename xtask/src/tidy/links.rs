@@ -122,32 +122,22 @@ fn anchors(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn complaints(text: &str) -> usize {
-        check(&[
-            TextFile::made_up("docs/a.md", text),
-            TextFile::made_up("docs/b.md", "# One `two`, three!\n## Twice\n## Twice\n"),
-            TextFile::made_up("src/lib.rs", "//! A.\n"),
-        ])
-        .len()
-    }
-
     #[test]
-    fn broken_file_links_are_reported() {
-        assert_eq!(complaints("[b](b.md) [lib](../src/lib.rs) [src](../src) [self](./a.md)\n"), 0);
-        assert_eq!(complaints("[gone](gone.md) and [b](b.md)\n"), 1);
-        assert_eq!(complaints("[b]: ../b.md\n"), 1);
-        assert_eq!(complaints("[web](https://example.org/x.md) [me](mailto:a@b)\n"), 0);
-    }
-
-    #[test]
-    fn link_to_missing_heading_is_reported() {
-        assert_eq!(complaints("[b](b.md#one-two-three) [b](b.md#twice-1 \"Title\")\n"), 0);
-        assert_eq!(complaints("[b](b.md#twice-2)\n"), 1);
-        assert_eq!(complaints("# Here\n[here](#here) [there](#there)\n"), 1);
-    }
-
-    #[test]
-    fn links_in_code_are_ignored() {
-        assert_eq!(complaints("```\n[a](gone.md)\n```\n`x[0](gone.md)`\n"), 0);
+    fn links_to_missing_files_and_headings_are_reported() {
+        for (text, count) in [
+            ("[b](b.md) [lib](../src/lib.rs) [src](../src) [self](./a.md)\n", 0),
+            ("[gone](gone.md) and [b](b.md)\n", 1),
+            ("[b]: ../b.md\n", 1),
+            ("[web](https://example.org/x.md) [me](mailto:a@b)\n", 0),
+            ("[b](b.md#one-two-three) [b](b.md#twice-1 \"Title\")\n", 0),
+            ("[b](b.md#twice-2)\n", 1),
+            ("# Here\n[here](#here) [there](#there)\n", 1),
+            // Not in code.
+            ("```\n[a](gone.md)\n```\n`x[0](gone.md)`\n", 0),
+        ] {
+            let headings = "# One `two`, three!\n## Twice\n## Twice\n";
+            let files = [("docs/a.md", text), ("docs/b.md", headings), ("src/lib.rs", "//! A.\n")];
+            assert_eq!(check(&TextFile::all_made_up(&files)).len(), count, "{text}");
+        }
     }
 }

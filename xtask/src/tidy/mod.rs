@@ -47,7 +47,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// One text file of the tree.
+/// A text file of the tree.
 struct TextFile {
     /// Path, relative to the root.
     path: PathBuf,
@@ -83,6 +83,11 @@ impl TextFile {
     #[cfg(test)]
     fn made_up(path: &str, text: &str) -> Self {
         Self::new(PathBuf::from(path), text.to_owned())
+    }
+
+    #[cfg(test)]
+    fn all_made_up(files: &[(&str, &str)]) -> Vec<Self> {
+        files.iter().map(|(path, text)| Self::made_up(path, text)).collect()
     }
 }
 

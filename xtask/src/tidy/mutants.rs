@@ -7,7 +7,7 @@ use super::{Diagnostic, TextFile};
 use crate::mutants::{Patch, RACES, RULES, does_not_apply, patches, protocol_patches};
 
 /// Directory of the tests that patches name.
-const TESTS: &str = "crates/unix-sim/tests/sim/";
+const TESTS: &str = "crates/unix/sim/tests/sim/";
 
 /// Checks the rules on patches.
 pub(super) fn check(root: &Path, files: &[TextFile]) -> Vec<Diagnostic> {
@@ -26,7 +26,7 @@ pub(super) fn check(root: &Path, files: &[TextFile]) -> Vec<Diagnostic> {
     }
     match protocol_patches(root) {
         Ok(patches) => found.extend(patches.iter().filter_map(|patch| refused(root, patch))),
-        Err(why) => found.push(complaint(Path::new("crates/remote"), why.to_string())),
+        Err(why) => found.push(complaint(Path::new("crates/bridge/gateway"), why.to_string())),
     }
     found
 }
@@ -69,15 +69,11 @@ mod tests {
 
     #[test]
     fn unknown_test_of_patch_is_reported() {
-        let mut patch = Patch::made_up("one");
-        patch.tests = vec!["races::waits::one".to_owned()];
-        let file = |path| [TextFile::made_up(path, "//! A.\n#[test]\nfn one() {\n}\n")];
-        assert!(
-            unknown_tests(&patch, &file("crates/unix-sim/tests/sim/races/waits.rs")).is_empty()
-        );
-        assert_eq!(
-            unknown_tests(&patch, &file("crates/unix-sim/tests/sim/races/exits.rs")).len(),
-            1
-        );
+        let patch = Patch { tests: vec!["races::waits::one".to_owned()], ..Patch::made_up("one") };
+        for (name, unknown) in [("waits", 0), ("exits", 1)] {
+            let path = format!("{TESTS}races/{name}.rs");
+            let file = TextFile::made_up(&path, "//! A.\n#[test]\nfn one() {\n}\n");
+            assert_eq!(unknown_tests(&patch, &[file]).len(), unknown, "{name}");
+        }
     }
 }

@@ -46,9 +46,9 @@ fn complaints(files: &[TextFile], shared: &str, public_shared: &[&str]) -> Vec<D
     let mut found = public_complaints(&types, public_shared);
     let allowed: BTreeMap<&str, usize> = shared.lines().filter_map(count).collect();
     found.extend(types.iter().filter_map(|(name, types)| {
-        let most = allowed.get(name.as_str()).copied().unwrap_or(1);
-        let text = format!("`{name}` is the name of {} types, at most {most}", types.len());
-        (types.len() > most).then(|| types[types.len() - 1].file.complain(0, text))
+        let max = allowed.get(name.as_str()).copied().unwrap_or(1);
+        let text = format!("`{name}` is the name of {} types, at most {max}", types.len());
+        (types.len() > max).then(|| types[types.len() - 1].file.complain(0, text))
     }));
     found.extend(allowed.iter().filter_map(|(name, listed)| {
         let found = types.get(*name).map_or(0, Vec::len);
@@ -86,7 +86,7 @@ fn public_complaints(
     more.chain(fewer).collect()
 }
 
-/// One type, by the file that declares it.
+/// A type, by the file that declares it.
 struct Declaration<'f> {
     file: &'f TextFile,
     is_public: bool,
@@ -145,36 +145,28 @@ impl<'s> Visit<'s> for TypeNames {
 mod tests {
     use super::*;
 
-    fn texts(files: &[(&str, &str)], shared: &str) -> Vec<String> {
-        let files: Vec<TextFile> =
-            files.iter().map(|(path, text)| TextFile::made_up(path, text)).collect();
-        complaints(&files, shared, &[]).into_iter().map(|complaint| complaint.text).collect()
+    fn texts(files: &[(&str, &str)], shared: &str, public_shared: &[&str]) -> Vec<String> {
+        let found = complaints(&TextFile::all_made_up(files), shared, public_shared);
+        found.into_iter().map(|complaint| complaint.text).collect()
     }
 
     #[test]
-    fn names_shared_beyond_list_are_reported() {
+    fn shared_names_of_sources_agree_with_list() {
         let files = [
             ("crates/a/src/lib.rs", "pub struct Step; mod inner { enum Step {} }"),
             ("crates/b/src/lib.rs", "pub(crate) trait Step {}"),
         ];
-        assert_eq!(texts(&files, "Step 3 why\n"), [""; 0]);
-        assert_eq!(texts(&files, "Step 2 why\n"), ["`Step` is the name of 3 types, at most 2"]);
-        assert_eq!(texts(&files[1..], ""), [""; 0]);
-    }
-
-    #[test]
-    fn list_entry_without_shared_name_is_reported() {
-        let files = [("crates/a/src/lib.rs", "struct Board;")];
-        assert_eq!(texts(&files, "Board 2 why\n").len(), 1);
-        assert_eq!(texts(&files, "Desk 2 why\n").len(), 1);
-    }
-
-    #[test]
-    fn types_in_tests_and_associated_types_are_ignored() {
+        assert_eq!(texts(&files, "Step 3 why\n", &[]), [""; 0]);
+        let more = "`Step` is the name of 3 types, at most 2";
+        assert_eq!(texts(&files, "Step 2 why\n", &[]), [more]);
+        assert_eq!(texts(&files[1..], "", &[]), [""; 0]);
+        for stale in ["Step 2 why\n", "Desk 2 why\n"] {
+            assert_eq!(texts(&files[1..], stale, &[]).len(), 1, "{stale}");
+        }
         let text = "struct Step;\n#[cfg(test)]\nmod tests { struct Step; }\n\
                     impl Deref for Step { type Target = u8; }";
         let files = [("crates/a/src/lib.rs", text), ("crates/a/src/tests.rs", "struct Step;")];
-        assert_eq!(texts(&files, ""), [""; 0]);
+        assert_eq!(texts(&files, "", &[]), [""; 0], "in tests, and associated");
     }
 
     #[test]
@@ -187,11 +179,8 @@ mod tests {
         let listed = "Board 3 why\nResult 2 why\nStep 2 why\n";
         let complaint =
             "`Step` is also the name of a public type of crates/b/src/lib.rs: rename one";
-        assert_eq!(texts(&files, listed), [complaint]);
-
-        let files: Vec<TextFile> =
-            files.iter().map(|(path, text)| TextFile::made_up(path, text)).collect();
-        assert_eq!(complaints(&files, listed, &["Step"]), []);
-        assert_eq!(complaints(&files, listed, &["Board", "Step"]).len(), 1, "a stale exemption");
+        assert_eq!(texts(&files, listed, &[]), [complaint]);
+        assert_eq!(texts(&files, listed, &["Step"]), [""; 0]);
+        assert_eq!(texts(&files, listed, &["Board", "Step"]).len(), 1, "a stale exemption");
     }
 }

@@ -41,19 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sync_name_needs_second_occurrence_in_any_file() {
-        let publish = TextFile::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
-        let peek = TextFile::made_up("b.rs", "load(); // SYNC made-up: pairs with publish.\n");
-        let found = check(&[publish]);
-        assert_eq!(found.len(), 1);
-        assert!(found[0].text.contains("made-up"));
-        let publish = TextFile::made_up("a.rs", "// SYNC made-up: pairs with peek.\n");
-        assert_eq!(check(&[publish, peek]), []);
-    }
-
-    #[test]
-    fn sync_names_outside_comments_are_ignored() {
-        let text = "let a = \"SYNC b:\"; // SYNC <name>: the pattern\n// SYNC without a colon\n";
-        assert_eq!(check(&[TextFile::made_up("a.rs", text)]), []);
+    fn sync_name_in_comment_needs_second_occurrence_in_any_file() {
+        let files = TextFile::all_made_up(&[
+            ("a.rs", "// SYNC made-up: pairs with peek.\n"),
+            ("b.rs", "load(); // SYNC made-up: pairs with publish.\n"),
+            ("c.rs", "let a = \"SYNC b:\"; // SYNC <name>: the pattern\n// SYNC without colon\n"),
+        ]);
+        assert_eq!(check(&files), []);
+        let found = check(&files[1..]);
+        assert!(matches!(&found[..], [only] if only.text.contains("made-up")), "{found:?}");
     }
 }

@@ -38,6 +38,10 @@ class Queue(Generic[T]):
     - If the consumer dies, ``put`` raises ``OwnerDied``, and ``take_unread`` returns what the
       consumer had not processed. The next process that calls ``get`` becomes the consumer. (With an
       "@" address, children that the former consumer forked must have ended before.)
+    - ``get`` returns an object after every object that was put before it, by any process that its
+      producer could know of: the last one after the producers were joined, for example. A machine
+      without a common clock keeps only the order of each producer; ``bind().order`` is then
+      "by_sender" and not "causal".
     - If a producer dies, ``get`` returns everything that it had put, then raises ``SenderDied``
       once. A process that ends by an exception or ``sys.exit`` closes the queue, and has not died.
 
@@ -118,6 +122,7 @@ class Queue(Generic[T]):
                     mode=0o666 if self._allow_uids else 0o600,
                     allow_uids=self._allow_uids,
                     report_deaths=True,
+                    order=None,
                     raise_descriptor_limit=self._raise_descriptor_limit,
                 )
             return self._mailbox

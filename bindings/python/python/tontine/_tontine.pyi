@@ -1,7 +1,7 @@
 from collections.abc import Coroutine, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Protocol, final
+from typing import Any, Literal, Protocol, final
 
 from typing_extensions import Buffer, Self
 
@@ -28,12 +28,17 @@ class Mailbox:
         mode: int = 0o600,
         allow_uids: Sequence[int] = (),
         report_deaths: bool = False,
+        order: Literal["causal", "by_sender"] | None = "by_sender",
         raise_descriptor_limit: bool = True,
     ) -> Self: ...
     @property
     def address(self) -> str: ...
     @property
+    def order(self) -> Literal["causal", "by_sender"]: ...
+    @property
     def sender_count(self) -> int: ...
+    @property
+    def redelivered(self) -> int: ...
     def recv(self, timeout: float | None = None) -> bytes: ...
     def try_recv(self) -> bytes: ...
     def recv_batch(self, max: int = 1024, timeout: float | None = None) -> list[bytes]: ...

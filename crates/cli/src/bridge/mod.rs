@@ -1,6 +1,6 @@
 //! `tontine bridge`: a gateway to other hosts, its state, and a unit for systemd.
 //!
-//! The gateway is `tontine_remote`; `unit` writes the unit. For the carrier Zenoh, another program
+//! The gateway is `tontine_gateway`; `unit` writes the unit. For the carrier Zenoh, another program
 //! takes this process over, because Zenoh's packages are many.
 
 mod unit;
@@ -12,20 +12,20 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use tontine_remote::config::{Config, ConfigError, DEFAULT_STATUS, PeerConfig};
-use tontine_remote::service;
-use tontine_remote::tcp::{TcpLink, TcpOptions};
+use tontine_command::{CommandFailure, print};
+use tontine_gateway::config::{Config, ConfigError, DEFAULT_STATUS, PeerConfig};
+use tontine_gateway::service;
+use tontine_gateway::tcp::{TcpLink, TcpOptions};
 
-use crate::args::{Bridge, BridgeCommand, BridgeStatus, CarrierName, Format, RunGateway};
-use crate::{CommandFailure, print};
+use crate::args::{Bridge, BridgeCommand, BridgeStatus, CarrierName, RunGateway, StatusFormat};
 
 /// Program that runs a gateway over Zenoh, with the arguments of this one.
 const ZENOH_PROGRAM: &str = "tontine-bridge-zenoh";
 
 /// Runs a gateway, or one of the commands below it.
-pub(crate) fn bridge(asked: &Bridge) -> Result<ExitCode, CommandFailure> {
-    match &asked.command {
-        Some(BridgeCommand::Status(asked)) => status(asked),
+pub(crate) fn bridge(args: &Bridge) -> Result<ExitCode, CommandFailure> {
+    match &args.command {
+        Some(BridgeCommand::Status(args)) => status(args),
         Some(BridgeCommand::Unit) => {
             let program =
                 env::current_exe().map_err(CommandFailure::cannot("find this program"))?;
@@ -41,20 +41,20 @@ pub(crate) fn bridge(asked: &Bridge) -> Result<ExitCode, CommandFailure> {
             print(unit::unit(&program).as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
-        None => gateway(&asked.gateway),
+        None => gateway(&args.gateway),
     }
 }
 
-fn gateway(asked: &RunGateway) -> Result<ExitCode, CommandFailure> {
-    let path = asked.config.as_deref().ok_or_else(|| {
+fn gateway(args: &RunGateway) -> Result<ExitCode, CommandFailure> {
+    let path = args.config.as_deref().ok_or_else(|| {
         CommandFailure::usage("expected --config FILE, found none; name a configuration")
     })?;
     let config = read(path)?;
-    if asked.carrier == CarrierName::Zenoh {
-        return Err(become_zenoh(path, asked));
+    if args.carrier == CarrierName::Zenoh {
+        return Err(become_zenoh(path, args));
     }
-    if asked.check {
-        if !asked.plaintext {
+    if args.check {
+        if !args.plaintext {
             check_loopback(path, &config)?;
         }
         for warning in &config.warnings {
@@ -63,8 +63,8 @@ fn gateway(asked: &RunGateway) -> Result<ExitCode, CommandFailure> {
         print(format!("{}: valid: {}\n", path.display(), config.summary()).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    service::log_to_stderr(asked.log.as_deref()).map_err(CommandFailure::usage)?;
-    let link = TcpLink::new(&tcp_options(&config, asked.plaintext)?)
+    service::log_to_stderr(args.log.as_deref()).map_err(CommandFailure::usage)?;
+    let link = TcpLink::new(&tcp_options(&config, args.plaintext)?)
         .map_err(CommandFailure::cannot("start the carrier TCP"))?;
     service::run(&config, link).map_err(CommandFailure::failed)?;
     Ok(ExitCode::SUCCESS)
@@ -119,40 +119,40 @@ fn tcp_options(config: &Config, plaintext: bool) -> Result<TcpOptions, CommandFa
 }
 
 /// Replaces this process by the program for Zenoh. Returns the reason if that fails.
-fn become_zenoh(config: &Path, asked: &RunGateway) -> CommandFailure {
+fn become_zenoh(config: &Path, args: &RunGateway) -> CommandFailure {
     let neighbour = env::current_exe().ok().map(|program| program.with_file_name(ZENOH_PROGRAM));
     let program = neighbour.filter(|path| path.is_file()).unwrap_or_else(|| ZENOH_PROGRAM.into());
     let mut command = Command::new(&program);
     command.arg("--config").arg(config);
-    if asked.check {
+    if args.check {
         command.arg("--check");
     }
-    if asked.plaintext {
+    if args.plaintext {
         command.arg("--plaintext");
     }
-    if let Some(level) = &asked.log {
+    if let Some(level) = &args.log {
         command.args(["--log", level]);
     }
     let error = command.exec();
     match error.kind() {
         io::ErrorKind::NotFound => CommandFailure::failed(format!(
             "--carrier zenoh needs the program {ZENOH_PROGRAM}, which is neither next to this one \
-             nor in PATH; build it (cargo install --locked --path crates/zenoh)"
+             nor in PATH; build it (cargo install --locked --path crates/bridge/zenoh)"
         )),
         _ => CommandFailure::failed(format!("cannot run {}: {error}", program.display())),
     }
 }
 
-fn status(asked: &BridgeStatus) -> Result<ExitCode, CommandFailure> {
-    let socket = match (&asked.config, &asked.socket) {
+fn status(args: &BridgeStatus) -> Result<ExitCode, CommandFailure> {
+    let socket = match (&args.config, &args.socket) {
         (Some(config), _) => read(config)?.status,
         (None, Some(socket)) => socket.clone(),
         (None, None) => PathBuf::from(DEFAULT_STATUS),
     };
     let status = service::read_status(&socket).map_err(CommandFailure::failed)?;
-    let text = match asked.format {
-        Format::Text => status.to_text(),
-        Format::Json => status.to_json(),
+    let text = match args.format {
+        StatusFormat::Text => status.to_text(),
+        StatusFormat::Json => status.to_json(),
     };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

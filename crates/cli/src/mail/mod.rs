@@ -1,10 +1,10 @@
-//! `tontine recv` and `tontine send`: a mailbox from the shell, with one message per line.
+//! `tontine recv` and `tontine send`: a mailbox from the shell.
 //!
-//! `recv` and `send` are the commands. `lines` splits standard input into messages, `output` writes
-//! messages to standard output, and `stdout` reports whether standard output is open. The mailbox
-//! is `tontine::mailbox`.
+//! `recv` and `send` are the commands. `framing` splits standard input into messages, `output`
+//! writes messages to standard output, and `stdout` reports whether standard output is open. The
+//! mailbox is `tontine::mailbox`.
 
-mod lines;
+mod framing;
 mod output;
 mod recv;
 mod send;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use tontine::Error;
 use tontine::mailbox::Address;
 
-use crate::CommandFailure;
 pub(crate) use recv::recv;
 pub(crate) use send::send;
+use tontine_command::CommandFailure;
 
 /// Interval between two checks for a receiver that starts or ends.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -33,11 +33,6 @@ fn address(text: &OsStr) -> Result<Address, CommandFailure> {
         [b'@', name @ ..] => Ok(Address::abstract_name(name)),
         _ => Ok(Address::path(Path::new(text))),
     }
-}
-
-/// Returns the byte that ends a message.
-fn separator(null: bool) -> u8 {
-    if null { b'\0' } else { b'\n' }
 }
 
 /// Converts an error of the library, and adds the address if the error's text lacks it.

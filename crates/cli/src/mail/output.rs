@@ -1,36 +1,40 @@
-//! Unbuffered standard output, whose writes can be ended by a signal: [`LineWriter`].
+//! Unbuffered standard output, whose writes can be ended by a signal: [`MessageWriter`].
 
 use std::io::{self, Stdout};
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use tontine_bench::engine::stop::StopRequest;
+use tontine_command::stop::StopRequest;
+
+use super::framing::append;
+use crate::args::Framing;
 
 /// Number of bytes that a writable pipe accepts in one write (`PIPE_BUF`).
 const PIECE: usize = 4096;
 
-/// A writer of lines. The kernel has each line when [`LineWriter::write`] returns.
+/// A writer of messages. The kernel has each when [`MessageWriter::write`] returns.
 #[derive(Debug)]
-pub(super) struct LineWriter {
+pub(super) struct MessageWriter {
     stdout: Stdout,
-    line: Vec<u8>,
+    framing: Framing,
+    framed: Vec<u8>,
 }
 
-/// Result of writing a line.
+/// Result of writing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteResult {
-    /// The whole line was written.
+    /// The whole message was written.
     Whole,
     /// The reader of standard output has ended.
     Unread,
-    /// A signal arrived first. A part of the line may have been written.
+    /// A signal arrived first. A part of the message may have been written.
     Stopped,
 }
 
-impl LineWriter {
-    pub(super) fn new() -> Self {
-        Self { stdout: io::stdout(), line: Vec::new() }
+impl MessageWriter {
+    pub(super) fn new(framing: Framing) -> Self {
+        Self { stdout: io::stdout(), framing, framed: Vec::new() }
     }
 
     /// Returns standard output, which is in error once its reader has ended.
@@ -38,17 +42,11 @@ impl LineWriter {
         &self.stdout
     }
 
-    /// Writes a line and its separator. Blocks until the consumer reads or a signal arrives.
-    pub(super) fn write(
-        &mut self,
-        line: &[u8],
-        separator: u8,
-        stop: &StopRequest,
-    ) -> io::Result<WriteResult> {
-        self.line.clear();
-        self.line.extend_from_slice(line);
-        self.line.push(separator);
-        let mut rest = self.line.as_slice();
+    /// Writes a message, framed. Blocks until the consumer reads or a signal arrives.
+    pub(super) fn write(&mut self, message: &[u8], stop: &StopRequest) -> io::Result<WriteResult> {
+        self.framed.clear();
+        append(self.framing, message, &mut self.framed);
+        let mut rest = self.framed.as_slice();
         while !rest.is_empty() {
             if stop.requested() {
                 return Ok(WriteResult::Stopped);

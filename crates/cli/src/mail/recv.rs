@@ -1,22 +1,25 @@
 //! `tontine recv`: prints messages as they arrive.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::SocketAddrUnix;
 use tontine::Error;
-use tontine::mailbox::{Address, Mailbox};
-use tontine_bench::engine::stop::StopRequest;
+use tontine::mailbox::{Address, Mailbox, MailboxOptions, Options, Order, activated_sockets};
+use tontine_command::stop::StopRequest;
+use tontine_command::{CommandFailure, FAILED, stopped_by};
 
-use super::output::{LineWriter, WriteResult};
+use super::output::{MessageWriter, WriteResult};
 use super::stdout::was_closed;
-use super::{POLL_INTERVAL, address, refuse, separator};
-use crate::args::Recv;
-use crate::{CommandFailure, FAILED, stopped_by};
+use super::{POLL_INTERVAL, address, refuse};
+use crate::args::{OrderName, Recv};
 
 /// Duration of the wait inside the library, which polls quickly and returns memory. After this wait
 /// the command sleeps once, and a signal ends that sleep immediately.
@@ -36,8 +39,11 @@ enum StopReason {
 }
 
 /// Receives until there is a reason to end.
-pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, CommandFailure> {
-    let at = address(&asked.address)?;
+pub(crate) fn recv(args: &Recv) -> Result<ExitCode, CommandFailure> {
+    let (at, socket) = match &args.address {
+        Some(text) => (address(text)?, None),
+        None => activated().map(|(at, socket)| (at, Some(socket)))?,
+    };
     if was_closed() {
         // Checked before any message is received, because a received message would be acknowledged
         // and lost.
@@ -48,15 +54,21 @@ pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, CommandFailure> {
     }
     let stop =
         StopRequest::on_signals().map_err(CommandFailure::cannot("install signal handlers"))?;
-    let Some(mut mailbox) = bind(&at, asked.wait, &stop)? else {
+    let opened = match socket {
+        Some(socket) => in_order(args.order, |options| listen(&socket, &options))
+            .map(Some)
+            .map_err(|error| refuse(&at, &error))?,
+        None => bind(&at, args, &stop)?,
+    };
+    let Some(mut mailbox) = opened else {
         return Ok(ended_by(&stop));
     };
     let mut count = 0;
-    let end = receive(asked, &mut mailbox, &stop, &mut count);
+    let end = receive(args, &mut mailbox, &stop, &mut count);
     print_errors(&mut mailbox);
     // Dropping the mailbox removes the socket in every case.
     drop(mailbox);
-    let missing = asked.count.filter(|most| count < *most);
+    let missing = args.count.filter(|most| count < *most);
     match (end.map_err(|failed| failed.into_refusal(&at))?, missing) {
         (StopReason::Stopped, _) => Ok(ended_by(&stop)),
         (_, None) => Ok(ExitCode::SUCCESS),
@@ -72,16 +84,62 @@ pub(crate) fn recv(asked: &Recv) -> Result<ExitCode, CommandFailure> {
     }
 }
 
+/// Returns the socket that a service manager passed, and its address.
+fn activated() -> Result<(Address, OwnedFd), CommandFailure> {
+    let mut sockets = activated_sockets().map_err(|error| {
+        CommandFailure::failed(format!("the sockets of the service manager: {error}"))
+    })?;
+    let count = sockets.len();
+    let (Some(activated), 1) = (sockets.pop(), count) else {
+        return Err(CommandFailure::usage(format!(
+            "expected a PATH, or one socket from a service manager (LISTEN_FDS), found no PATH and \
+             {count} sockets; name a path, or @ and a name"
+        )));
+    };
+    let name = rustix::net::getsockname(&activated.socket).and_then(SocketAddrUnix::try_from);
+    let at = name.ok().and_then(|name| match name.abstract_name() {
+        Some(name) => Some(Address::abstract_name(name)),
+        None => Some(Address::path(OsStr::from_bytes(name.path_bytes()?))),
+    });
+    Ok((at.unwrap_or_else(|| Address::path("the socket of LISTEN_FDS")), activated.socket))
+}
+
 /// Returns the mailbox, or `None` if a signal ended the wait for it.
-fn bind(at: &Address, wait: bool, stop: &StopRequest) -> Result<Option<Mailbox>, CommandFailure> {
+fn bind(at: &Address, args: &Recv, stop: &StopRequest) -> Result<Option<Mailbox>, CommandFailure> {
     while !stop.requested() {
-        match Mailbox::bind(at) {
+        match in_order(args.order, |options| options.bind(at)) {
             Ok(mailbox) => return Ok(Some(mailbox)),
-            Err(Error::AddrInUse { .. }) if wait => thread::sleep(POLL_INTERVAL),
+            Err(Error::AddrInUse { .. }) if args.wait => thread::sleep(POLL_INTERVAL),
             Err(error) => return Err(refuse(at, &error)),
         }
     }
     Ok(None)
+}
+
+/// Opens a mailbox in the chosen order; by default in causal order, if the machine has the clock
+/// for it.
+fn in_order(
+    chosen: Option<OrderName>,
+    open: impl Fn(MailboxOptions) -> Result<Mailbox, Error>,
+) -> Result<Mailbox, Error> {
+    let open = |order| open(Options::new().order(order));
+    match chosen {
+        Some(OrderName::Causal) => open(Order::Causal),
+        Some(OrderName::BySender) => open(Order::BySender),
+        None => match open(Order::Causal) {
+            Err(Error::NoSharedClock { .. }) => open(Order::BySender),
+            opened => opened,
+        },
+    }
+}
+
+/// Opens a mailbox at a passed socket.
+fn listen(socket: &OwnedFd, options: &MailboxOptions) -> Result<Mailbox, Error> {
+    let copy = socket.try_clone().map_err(|error| Error::System {
+        call: "fcntl(F_DUPFD_CLOEXEC)",
+        errno: error.raw_os_error().unwrap_or_default(),
+    })?;
+    options.listen(copy)
 }
 
 fn ended_by(stop: &StopRequest) -> ExitCode {
@@ -115,22 +173,22 @@ impl From<Error> for RecvFailure {
 }
 
 fn receive(
-    asked: &Recv,
+    args: &Recv,
     mailbox: &mut Mailbox,
     stop: &StopRequest,
     count: &mut u64,
 ) -> Result<StopReason, RecvFailure> {
-    let mut output = LineWriter::new();
+    let mut output = MessageWriter::new(args.framing.get());
     let mut last = Instant::now();
-    while asked.count.is_none_or(|most| *count < most) {
+    while args.count.is_none_or(|most| *count < most) {
         if stop.requested() {
             return Ok(StopReason::Stopped);
         }
         let written = match mailbox.try_recv() {
-            Ok(message) => output.write(&message, separator(asked.null), stop),
+            Ok(message) => output.write(&message, stop),
             Err(Error::WouldBlock) => {
                 print_errors(mailbox);
-                let until = asked.timeout.and_then(|timeout| last.checked_add(timeout));
+                let until = args.timeout.and_then(|timeout| last.checked_add(timeout));
                 match wait(mailbox, &output, stop, until)? {
                     None => continue,
                     Some(end) => return Ok(end),
@@ -158,7 +216,7 @@ fn receive(
 /// Waits until there may be a message. Returns the reason to end, if any.
 fn wait(
     mailbox: &mut Mailbox,
-    output: &LineWriter,
+    output: &MessageWriter,
     stop: &StopRequest,
     until: Option<Instant>,
 ) -> Result<Option<StopReason>, RecvFailure> {

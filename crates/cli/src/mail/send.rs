@@ -1,4 +1,4 @@
-//! `tontine send`: sends the lines of standard input.
+//! `tontine send`: sends the messages of standard input.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,36 +11,30 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tontine::Error;
 use tontine::mailbox::{Address, OnDeath, Options, Sender};
+use tontine_command::{CommandFailure, print};
 
-use super::lines::{LineBuffer, NextLine, TooLong};
-use super::{POLL_INTERVAL, address, refuse, separator};
-use crate::args::Send;
-use crate::{CommandFailure, print};
+use super::framing::{DefectKind, InputDefect, MessageBuffer, NextMessage, append};
+use super::{POLL_INTERVAL, address, refuse};
+use crate::args::{Framing, Send};
 
 /// Interval between two checks of the receiver while there are unread messages, if no notification
 /// of its end arrives.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Sends all messages, then waits until they are acknowledged.
-pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
-    let address = address(&asked.address)?;
-    let &Send { wait, timeout, .. } = asked;
+pub(crate) fn send(args: &Send) -> Result<ExitCode, CommandFailure> {
+    let address = address(&args.address)?;
+    let &Send { wait, timeout, .. } = args;
     let sender = connect(&address, wait, timeout)?;
-    let mut lines = LineBuffer::new(separator(asked.null), sender.max_message_len());
+    let framing = args.framing.get();
+    let mut input = MessageBuffer::new(framing, sender.max_message_len());
     let at_hand = VecDeque::new();
     let mut lane = ReconnectingSender { sender, address, wait, timeout, at_hand };
-    let done = lane.send_all(&mut lines).and_then(|()| lane.finish());
+    let done = lane.send_all(&mut input).and_then(|()| lane.finish());
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(SendFailure::Gone(error)) => Err(lane.give_up(asked, &error, lines)?),
-        Err(SendFailure::TooLong(TooLong { number, longest })) => {
-            let what = if asked.null { "message" } else { "line" };
-            Err(CommandFailure::failed(format!(
-                "{what} {number} of standard input: expected at most {longest} bytes, the maximum \
-                 of a message to {}, found more; it and the rest were not sent: shorten it",
-                lane.address
-            )))
-        }
+        Err(SendFailure::Gone(error)) => Err(lane.give_up(args, &error, input)?),
+        Err(SendFailure::Defect(defect)) => Err(lane.refuse_input(framing, &defect)),
         Err(SendFailure::Input(errno)) => Err(CommandFailure::failed(format!(
             "cannot read standard input: {errno}; the rest was not sent"
         ))),
@@ -52,7 +46,7 @@ pub(crate) fn send(asked: &Send) -> Result<ExitCode, CommandFailure> {
 enum SendFailure {
     /// The receiver has died or has closed its mailbox, or a gateway does not reach a mailbox.
     Gone(Error),
-    TooLong(TooLong),
+    Defect(InputDefect),
     Input(Errno),
     Other(CommandFailure),
 }
@@ -68,21 +62,20 @@ struct ReconnectingSender {
 }
 
 impl ReconnectingSender {
-    fn send_all(&mut self, lines: &mut LineBuffer) -> Result<(), SendFailure> {
+    fn send_all(&mut self, input: &mut MessageBuffer) -> Result<(), SendFailure> {
         loop {
-            match lines.next().map_err(SendFailure::TooLong)? {
-                NextLine::Line(line) => match send_one(&mut self.sender, line, self.timeout) {
-                    Ok(()) => {}
-                    Err(error) => {
-                        self.at_hand.push_back(line.to_vec());
+            match input.next().map_err(SendFailure::Defect)? {
+                NextMessage::Message(message) => {
+                    if let Err(error) = send_one(&mut self.sender, message, self.timeout) {
+                        self.at_hand.push_back(message.to_vec());
                         self.outlive(error)?;
                     }
-                },
-                NextLine::More => {
-                    self.attend()?;
-                    lines.read(io::stdin()).map_err(SendFailure::Input)?;
                 }
-                NextLine::End => return Ok(()),
+                NextMessage::More => {
+                    self.attend()?;
+                    input.read(io::stdin()).map_err(SendFailure::Input)?;
+                }
+                NextMessage::End => return Ok(()),
             }
         }
     }
@@ -92,7 +85,7 @@ impl ReconnectingSender {
         loop {
             if let Err(error) = self.sender.service() {
                 if !is_absent(&error) && is_gone(&error) && self.nothing_is_left()? {
-                    // If no line follows, the receiver has finished its work.
+                    // If no message follows, the receiver has finished its work.
                     return wait_for(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None);
                 }
                 self.outlive(error)?;
@@ -163,9 +156,9 @@ impl ReconnectingSender {
     /// does not wait.
     fn give_up(
         &mut self,
-        asked: &Send,
+        args: &Send,
         gone: &Error,
-        mut lines: LineBuffer,
+        mut input: MessageBuffer,
     ) -> io::Result<CommandFailure> {
         let who = match gone {
             Error::OwnerDied { peer } => format!("{peer} died"),
@@ -178,9 +171,9 @@ impl ReconnectingSender {
         };
         let mut left: VecDeque<Vec<u8>> = self.sender.take_unread().unwrap_or_default().into();
         left.append(&mut self.at_hand);
-        // These lines were already read from standard input.
-        while let Ok(NextLine::Line(line)) = lines.next() {
-            left.push_back(line.to_vec());
+        // These messages were already read from standard input.
+        while let Ok(NextMessage::Message(message)) = input.next() {
+            left.push_back(message.to_vec());
         }
         let absent = is_absent(gone);
         if left.is_empty() {
@@ -193,7 +186,7 @@ impl ReconnectingSender {
             )));
         }
         let count = messages(left.len());
-        if !asked.unread {
+        if !args.unread {
             return Ok(CommandFailure::failed(match absent {
                 true => format!(
                     "{who}; no receiver got {count}: start the receiver there, or add it to \
@@ -207,8 +200,7 @@ impl ReconnectingSender {
         }
         let mut text = Vec::new();
         for message in &left {
-            text.extend_from_slice(message);
-            text.push(separator(asked.null));
+            append(args.framing.get(), message, &mut text);
         }
         print(&text)?;
         Ok(CommandFailure::failed(format!(
@@ -237,6 +229,32 @@ impl ReconnectingSender {
                  may still arrive: raise --timeout, or see what the receiver is doing"
             )
         })
+    }
+
+    /// Returns the error for input that is not sent.
+    fn refuse_input(&self, framing: Framing, defect: &InputDefect) -> CommandFailure {
+        let what = if framing == Framing::Line { "line" } else { "message" };
+        let address = &self.address;
+        let reason = match &defect.kind {
+            DefectKind::TooLong { length, longest } => format!(
+                "expected at most {longest} bytes, the maximum of a message to {address}, found \
+                 {}; it and the rest were not sent: shorten it{}",
+                length.map_or("more".into(), |length| length.to_string()),
+                match framing {
+                    Framing::Length => ", or check that each message begins with its length",
+                    _ => "",
+                }
+            ),
+            DefectKind::NoLength { found } => format!(
+                "expected its length in 4 bytes, found {found} and then the end; it was not sent: \
+                 check the program that writes it"
+            ),
+            DefectKind::Truncated { expected, found } => format!(
+                "expected {expected} bytes, found {found} and then the end; it was not sent: check \
+                 the program that writes it"
+            ),
+        };
+        CommandFailure::failed(format!("{what} {} of standard input: {reason}", defect.number))
     }
 
     fn failed(&self, error: Error) -> SendFailure {

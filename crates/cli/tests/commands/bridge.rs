@@ -473,7 +473,7 @@ fn unit_of_program_in_hidden_folder_warns() {
     let folder = tempfile::tempdir_in("/tmp").expect("a folder");
     let program = folder.path().join("tontine");
     // Another process makes the copy, so that no child of this one keeps it open for writing.
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_tontine")).arg(&program).status();
+    let copied = Command::new("cp").arg(crate::PROGRAM).arg(&program).status();
     assert!(copied.expect("cp runs").success());
     let output = Command::new(&program).args(["bridge", "unit"]).output().expect("tontine runs");
     assert!(succeed(&output).contains(&format!("\nExecStart={} bridge ", program.display())));

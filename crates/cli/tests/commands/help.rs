@@ -7,10 +7,10 @@ use crate::common::{text, tontine};
 #[test]
 fn closed_stdout_causes_no_panic() {
     let output = Command::new("sh")
-        .args(["-c", "\"$1\" list | head -n 1", "sh", env!("CARGO_BIN_EXE_tontine")])
+        .args(["-c", "\"$1\" man | head -n 1", "sh", crate::PROGRAM])
         .output()
         .expect("sh runs");
-    assert_eq!(text(&output.stdout), "round-trip\n");
+    assert!(!output.stdout.is_empty());
     assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
 }
 
@@ -22,35 +22,32 @@ fn help_manual_and_completions_name_every_command() {
         text(&output.stdout)
     };
     for text in [of(&["--help"]), of(&["man"]), of(&["completions", "bash"])] {
-        for command in ["measure", "list", "compare", "recv", "send", "doctor", "crash"] {
+        for command in ["recv", "send", "bridge"] {
             assert!(text.contains(command), "{command} is missing in {text}");
         }
-        for hidden in ["Serve one invocation", "Serve as one end", "Serve as a worker"] {
-            assert!(!text.contains(hidden), "a hidden command is shown");
-        }
+    }
+    // The help names the commands of the other programs.
+    for command in ["measure", "compare", "explain", "list", "doctor", "crash", "unix"] {
+        assert!(of(&["--help"]).contains(command), "{command} is missing");
     }
 }
 
 /// Regression: without a terminal, or on a wider one, the help was wrapped at 100 columns.
 #[test]
 fn help_fits_80_columns_on_wide_and_narrow_terminals() {
-    let commands = ["measure", "recv", "send", "compare", "crash", "explain", "doctor", "list"];
-    let names = commands.into_iter().map(|name| vec![name]);
-    let unix = ["run", "check", "explore", "shell"].into_iter().map(|name| vec!["unix", name]);
-    for name in names.chain(unix) {
+    for name in ["recv", "send", "bridge"] {
         for columns in [None, Some(200), Some(60)] {
             let mut command = tontine();
             match columns {
                 Some(columns) => command.env("COLUMNS", columns.to_string()),
                 None => command.env_remove("COLUMNS"),
             };
-            let output = command.arg("help").args(&name).output().expect("tontine runs");
-            let help = text(&output.stdout);
+            let output = command.args(["help", name]).output().expect("tontine runs");
             let most = columns.unwrap_or(80).min(80);
-            for line in help.lines() {
+            for line in text(&output.stdout).lines() {
                 // An example command has no space at which to break.
                 let breaks = line.trim().contains(' ') && !line.starts_with("Usage: ");
-                assert!(line.chars().count() <= most || !breaks, "{name:?}, {columns:?}: {line}");
+                assert!(line.chars().count() <= most || !breaks, "{name}, {columns:?}: {line}");
             }
         }
     }

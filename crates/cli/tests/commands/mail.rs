@@ -14,28 +14,32 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{TIMEOUT, signal, state, text, tontine, until};
 
 /// A running `tontine`, which is killed when the value is dropped.
-struct Run(Option<Child>);
+pub(crate) struct Run(Option<Child>);
 
 impl Run {
-    fn new(arguments: &[&str]) -> Self {
+    pub(crate) fn new(arguments: &[&str]) -> Self {
         Self::of(tontine().args(arguments))
     }
 
-    fn of(command: &mut Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    pub(crate) fn of(command: &mut Command) -> Self {
+        Self::with_stdin(command, Stdio::piped())
+    }
+
+    pub(crate) fn with_stdin(command: &mut Command, stdin: impl Into<Stdio>) -> Self {
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(Some(command.spawn().expect("tontine runs")))
     }
 
-    fn child(&mut self) -> &mut Child {
+    pub(crate) fn child(&mut self) -> &mut Child {
         self.0.as_mut().expect("not finished")
     }
 
-    fn signal(&mut self, by: Signal) {
+    pub(crate) fn signal(&mut self, by: Signal) {
         signal(self.child(), by);
     }
 
     /// Stops the process, and returns when it has stopped.
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.signal(Signal::STOP);
         let pid = self.child().id();
         until("the process stops", || state(pid) == Some('T'));
@@ -48,13 +52,13 @@ impl Run {
     }
 
     /// Waits until a sender has read all of its open standard input and sleeps.
-    fn until_sent(&mut self) {
+    pub(crate) fn until_sent(&mut self) {
         let stdin = self.child().stdin.as_ref().expect("open");
         until("the input is read", || ioctl_fionread(stdin).expect("a pipe") == 0);
         self.until_asleep();
     }
 
-    fn write(&mut self, text: &[u8]) {
+    pub(crate) fn write(&mut self, text: &[u8]) {
         let stdin = self.child().stdin.as_mut().expect("piped");
         match stdin.write_all(text).and_then(|()| stdin.flush()) {
             // The command has already ended, and its status shows the reason.
@@ -68,14 +72,14 @@ impl Run {
     }
 
     /// Reads `count` bytes of the output.
-    fn read(&mut self, count: usize) -> String {
+    pub(crate) fn read(&mut self, count: usize) -> String {
         let mut bytes = vec![0; count];
         self.child().stdout.as_mut().expect("piped").read_exact(&mut bytes).expect("read");
         text(&bytes)
     }
 
     /// Waits until the command ends.
-    fn end(mut self) -> Output {
+    pub(crate) fn end(mut self) -> Output {
         drop(self.child().stdin.take());
         let child = self.0.take().expect("not finished");
         let pid = Pid::from_child(&child);
@@ -91,14 +95,14 @@ impl Run {
         output.expect("the output")
     }
 
-    fn succeed(self) -> String {
+    pub(crate) fn succeed(self) -> String {
         let output = self.end();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         text(&output.stdout)
     }
 
     /// Waits until the command ends with status 1, and returns the error message.
-    fn fail(self) -> String {
+    pub(crate) fn fail(self) -> String {
         let output = self.end();
         let words = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{words}");
@@ -117,24 +121,24 @@ impl Drop for Run {
 }
 
 /// A directory, and a path for a mailbox in it.
-struct TestAddress(tempfile::TempDir, String);
+pub(crate) struct TestAddress(pub(crate) tempfile::TempDir, pub(crate) String);
 
-fn test_address() -> TestAddress {
+pub(crate) fn test_address() -> TestAddress {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("box").display().to_string();
     TestAddress(folder, path)
 }
 
 /// Starts a receiver, and returns when it listens.
-fn receiver(path: &str, more: &[&str]) -> Run {
+pub(crate) fn receiver(path: &str, more: &[&str]) -> Run {
     let receiver = Run::new(&[&["recv", path], more].concat());
     until("the receiver listens", || Path::new(path).exists());
     receiver
 }
 
-fn send(path: &str, lines: &str, more: &[&str]) -> Run {
+pub(crate) fn send(path: &str, input: impl AsRef<[u8]>, more: &[&str]) -> Run {
     let mut sender = Run::new(&[&["send", path], more].concat());
-    sender.write(lines.as_bytes());
+    sender.write(input.as_ref());
     drop(sender.stdin());
     sender
 }
@@ -155,6 +159,36 @@ fn null_option_allows_newlines_in_messages() {
     let receiver = receiver(&path, &["--null", "--count", "2"]);
     send(&path, "a\nb\0c\n\0", &["-0", "--wait"]).succeed();
     assert_eq!(receiver.succeed(), "a\nb\0c\n\0");
+}
+
+/// Checks that lines are printed in the order in which they were written, by turns, to two senders,
+/// although the receiver is stopped meanwhile.
+#[test]
+fn recv_prints_lines_of_two_senders_in_causal_order() {
+    let TestAddress(_folder, path) = test_address();
+    let causal = Run::new(&["recv", "--order", "causal", "--timeout", "0", &path]).end();
+    if !causal.status.success() {
+        let words = text(&causal.stderr);
+        assert!(words.contains("clock source"), "{words}");
+        return println!("skipped: the clock source is not the processor's counter");
+    }
+    for (options, is_causal) in [(&[][..], true), (&["--order", "by-sender"], false)] {
+        let TestAddress(_folder, path) = test_address();
+        let mut receiver = receiver(&path, options);
+        receiver.stop();
+        let mut senders = [(); 2].map(|()| Run::new(&["send", "--wait", &path]));
+        let mut expected = String::new();
+        for number in 10..30 {
+            let line = format!("{number}\n");
+            let sender = &mut senders[number % 2];
+            sender.write(line.as_bytes());
+            sender.until_sent();
+            expected += &line;
+        }
+        receiver.signal(Signal::CONT);
+        let printed = receiver.read(expected.len());
+        assert_eq!(printed == expected, is_causal, "{options:?}: {printed}");
+    }
 }
 
 #[test]
@@ -398,7 +432,7 @@ fn forbidden_directory_is_named_in_error() {
     fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).expect("closed");
     let path = path.replace("/box", "/theirs/box");
     for command in ["recv", "send"] {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_tontine"));
+        let mut run = Command::new(crate::PROGRAM);
         if rustix::process::geteuid().is_root() {
             // Root may enter the directory, but another user may not.
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open");
@@ -417,7 +451,7 @@ fn program(folder: &tempfile::TempDir) -> PathBuf {
     if !copy.exists() {
         // Another process makes the copy. If this process forked at the same time, the child would
         // keep the file open for writing.
-        let done = Command::new("cp").arg(env!("CARGO_BIN_EXE_tontine")).arg(&copy).status();
+        let done = Command::new("cp").arg(crate::PROGRAM).arg(&copy).status();
         assert!(done.expect("cp runs").success());
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("executable");
     }
@@ -457,7 +491,7 @@ fn readme_session_prints_documented_output() {
     let kill = commands.iter().position(|line| line.starts_with("kill")).expect("a kill");
     commands.insert(kill + 1, "wait %1 2> /dev/null");
     let TestAddress(folder, _) = test_address();
-    let program = Path::new(env!("CARGO_BIN_EXE_tontine"));
+    let program = Path::new(crate::PROGRAM);
     let path = std::env::var("PATH").unwrap_or_default();
     let mut bash = Command::new("bash");
     // The shell uses job control, as at a prompt. The sender must succeed at the end.
@@ -476,7 +510,7 @@ fn readme_session_prints_documented_output() {
 #[test]
 fn recv_with_closed_stdout_fails_before_it_binds() {
     let TestAddress(_folder, path) = test_address();
-    let program = env!("CARGO_BIN_EXE_tontine");
+    let program = crate::PROGRAM;
     let script = format!("exec '{program}' recv '{path}' --count 1 >&-");
     let words = Run::of(Command::new("sh").args(["-c", &script])).fail();
     assert!(words.contains("standard output is closed"), "{words}");
@@ -487,7 +521,7 @@ fn recv_with_closed_stdout_fails_before_it_binds() {
 /// still has it. `/dev/null`, opened for writing or for both directions, accepts all output.
 #[test]
 fn recv_acknowledges_only_written_messages() {
-    let program = env!("CARGO_BIN_EXE_tontine");
+    let program = crate::PROGRAM;
     for (to, status) in [("> /dev/full", 1), ("> /dev/null", 0), ("1<> /dev/null", 0)] {
         let TestAddress(_folder, path) = test_address();
         let script = format!("exec '{program}' recv '{path}' --count 1 {to}");

@@ -1,16 +1,13 @@
 //! Tests of each command of `tontine`, from a user's point of view.
 
-mod action;
+mod activation;
 mod bridge;
+#[path = "../../../command/tests/common/mod.rs"]
 mod common;
-mod compare;
-mod containers;
-mod crash;
+mod dispatch;
+mod framing;
 mod help;
-mod hosts;
 mod mail;
-mod measure;
-mod own;
-mod refused_call;
-mod report;
-mod unix;
+
+/// Path of the command under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tontine");

@@ -58,8 +58,6 @@ impl Round<'_> {
         ];
         Options::new()
             .lane_cap(self.cap)
-            .mailbox_cap(self.cap * 64)
-            .shrink_after(Duration::from_millis(random.below(20)))
             .wait_strategy(wire::pick(random, &spins))
             .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]))
     }

@@ -138,9 +138,7 @@ pub(super) fn run(slice: &Slice) {
         }
         if slice.violations() == 0 {
             let status = sender.wait(MAX_PAUSE);
-            slice.check(worker::get(&board[CURRENT]), status == Some(0), || {
-                format!("expected the sender to exit with 0, found {}", worker::describe(status))
-            });
+            slice.check_exit(worker::get(&board[CURRENT]), status, "the sender");
         }
         receiver.kill();
         slice.add(SliceCounter::Rounds, 1);
@@ -154,7 +152,7 @@ fn send(slice: &Slice, path: &Path, board: SharedWords) {
         let number = worker::get(&board[CURRENT]);
         let mut case = Case::new(slice, number);
         if let Some(mut sender) = open(slice, &mut case, path) {
-            let mut player = CaseSender {
+            let mut lane = CaseSender {
                 slice,
                 board,
                 watch: Stopwatch::new(),
@@ -163,11 +161,11 @@ fn send(slice: &Slice, path: &Path, board: SharedWords) {
                 ended: None,
                 fails: false,
             };
-            player.fails = sender.1 == OnDeath::Fail;
-            player.play(&mut case, &mut sender.0);
-            let ((), took) = player.watch.time(|| drop(sender));
-            player.bounded(&case, "drop", took, Duration::ZERO);
-            slice.add(SliceCounter::Messages, player.sent.len() as u64);
+            lane.fails = sender.1 == OnDeath::Fail;
+            lane.play(&mut case, &mut sender.0);
+            let ((), took) = lane.watch.time(|| drop(sender));
+            lane.bounded(&case, "drop", took, Duration::ZERO);
+            slice.add(SliceCounter::Messages, lane.sent.len() as u64);
         }
         worker::set(&board[SENDER_DONE], number + 1);
         let until = Instant::now() + MAX_PAUSE;
@@ -190,7 +188,6 @@ fn open(slice: &Slice, case: &mut Case, path: &Path) -> Option<(Sender, OnDeath)
         .lane_cap(case.cap)
         .on_death(mode)
         .handshake_timeout(HANDSHAKE)
-        .shrink_after(Duration::from_millis(1))
         .wait_strategy(wire::pick(random, &[WaitStrategy::Sleep, WaitStrategy::Adaptive]))
         .fences(wire::pick(random, &[Fences::Asymmetric, Fences::Symmetric]));
     let until = Instant::now() + MAX_CALL;

@@ -27,11 +27,7 @@ pub(super) fn run(slice: &Slice) {
         let path = slice.folder.join(format!("mailbox-{case}"));
         let mut worker = ForkedWorker::start("runtime", || play(slice, case, &path));
         let status = worker.wait(3 * MAX_PAUSE);
-        slice.check(case, status == Some(0), || {
-            let stacks = worker::stacks(worker.pid);
-            let found = worker::describe(status);
-            format!("expected the runtime to exit with 0, found {found}\n{stacks}")
-        });
+        slice.check_worker(case, status, &worker);
         slice.add(SliceCounter::Rounds, 1);
     }
 }
@@ -139,12 +135,7 @@ async fn fork_in_recv(slice: &Slice, case: u64, path: &Path, polls: bool) {
         worker::reap(child, MAX_PAUSE)
     };
     let what = if polls { "polls and drops" } else { "drops" };
-    slice.check(case, status == Some(0), || {
-        format!(
-            "expected a child that {what} a pending recv to exit with 0, found {}",
-            worker::describe(status)
-        )
-    });
+    slice.check_exit(case, status, &format!("a child that {what} a pending recv"));
     // The parent's mailbox must be unchanged.
     let mut sender = Options::new().connect(path).expect("connects");
     let message = MessageHeader { sender: 0, incarnation: 0, number: 7 };
@@ -178,12 +169,7 @@ async fn fork_in_send(slice: &Slice, case: u64, path: &Path) {
         }
         sent += 1;
     };
-    slice.check(case, status == Some(0), || {
-        format!(
-            "expected a child that drops a pending send to exit with 0, found {}",
-            worker::describe(status)
-        )
-    });
+    slice.check_exit(case, status, "a child that drops a pending send");
     for number in 1..sent {
         let found = timeout(MAX_PAUSE, mailbox.recv()).await.expect("in time").expect("a message");
         assert_eq!(MessageHeader::decode(&found).map(|found| found.number), Ok(number));

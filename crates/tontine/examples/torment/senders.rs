@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tontine::life::Life;
 use tontine::mailbox::{Fences, Mailbox, Options, WaitStrategy};
 
-use super::common::{Random, connect};
+use super::common::{Random, connect, is_readable};
 use super::message::MessageHeader;
 use super::raw::PROCESS_PAGE;
 use super::raw::fuse::Mount;
@@ -159,11 +159,7 @@ fn finish(
 ) {
     for worker in [honest, receiver] {
         let status = worker.wait(MAX_PAUSE);
-        slice.check(slice.latest_case(), status == Some(0), || {
-            let stacks = worker::stacks(worker.pid);
-            let found = worker::describe(status);
-            format!("expected the {} to exit with 0, found {found}\n{stacks}", worker.name)
-        });
+        slice.check_worker(slice.latest_case(), status, worker);
     }
     let [sent, received] = [SENT, RECEIVED].map(|word| worker::get(&board[word]));
     slice.check(slice.latest_case(), sent == received, || {
@@ -180,8 +176,8 @@ fn holder(path: &Path) -> Option<i32> {
     lock.l_type = libc::F_WRLCK as i16;
     let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
     // SAFETY: the descriptor is open, and the structure has the size that the call expects.
-    let asked = unsafe { libc::fcntl(fd, libc::F_GETLK, &raw mut lock) };
-    (asked == 0 && lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid)
+    let result = unsafe { libc::fcntl(fd, libc::F_GETLK, &raw mut lock) };
+    (result == 0 && lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid)
 }
 
 /// Takes a record lock, as a database would.
@@ -260,7 +256,7 @@ fn receive_once(
         4 | 5 => mailbox.try_recv(),
         6 => {
             if mailbox.arm().map_err(|error| error.to_string())? {
-                wire::is_readable(&mailbox, timeout);
+                is_readable(&mailbox, timeout);
             }
             mailbox.try_recv()
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::common::Random;
 use super::request::{SliceRequest, TormentPart};
-use super::worker;
+use super::worker::{self, ForkedWorker};
 
 /// Maximum delay between the end of a slice's time and the end of its process.
 const GRACE: Duration = Duration::from_secs(90);
@@ -133,6 +133,22 @@ impl Slice {
         if !holds {
             self.violate(case, &text());
         }
+    }
+
+    /// Reports a violation unless a process has exited with 0.
+    pub(super) fn check_exit(&self, case: u64, status: Option<i32>, what: &str) {
+        self.check(case, status == Some(0), || {
+            format!("expected {what} to exit with 0, found {}", worker::describe(status))
+        });
+    }
+
+    /// Like [`Slice::check_exit`], with the stacks of a process that has not ended.
+    pub(super) fn check_worker(&self, case: u64, status: Option<i32>, worker: &ForkedWorker) {
+        let what = match status {
+            None => format!("the {}, now at\n{}\n", worker.name, worker::stacks(worker.pid)),
+            Some(_) => format!("the {}", worker.name),
+        };
+        self.check_exit(case, status, &what);
     }
 
     /// Returns the number of reported violations.

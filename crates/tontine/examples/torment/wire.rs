@@ -3,17 +3,16 @@
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags,
 };
 
-use super::common::Random;
+use super::common::{Random, is_readable};
 use super::raw;
 
 /// Maximum number of descriptors of a message.
@@ -31,12 +30,6 @@ pub(super) fn dial(path: &Path) -> Option<OwnedFd> {
 pub(super) fn accept(listener: &OwnedFd, timeout: Duration) -> Option<OwnedFd> {
     is_readable(listener, timeout)
         .then(|| rustix::net::accept_with(listener, SocketFlags::CLOEXEC).ok())?
-}
-
-/// Returns `true` if the descriptor becomes readable within `timeout`.
-pub(super) fn is_readable(fd: impl AsFd, timeout: Duration) -> bool {
-    let timeout = Timespec::try_from(timeout).expect("a short timeout");
-    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) == Ok(1)
 }
 
 /// The result of one receive from a socket.

@@ -78,9 +78,9 @@ impl fmt::Display for RefusalRemedy {
     }
 }
 
-/// Displays why a process with this uid was refused: ": expected uid 0 or 1000", or that the other
-/// end did not name the users it allows, or that the uid is not one user's.
-pub(super) struct ExpectedUsers<'a>(pub(super) u32, pub(super) &'a [u32]);
+/// Displays why a process with this uid was refused: ": expected uid 0 or 1000 or gid 27", or that
+/// the other end did not name the users it allows, or that the uid is not one user's.
+pub(super) struct ExpectedUsers<'a>(pub(super) u32, pub(super) &'a [u32], pub(super) &'a [u32]);
 
 impl fmt::Display for ExpectedUsers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,6 +99,7 @@ impl fmt::Display for ExpectedUsers<'_> {
         for (place, uid) in self.1.iter().enumerate() {
             write!(f, "{}{uid}", if place == 0 { ": expected uid " } else { " or " })?;
         }
+        self.2.iter().try_for_each(|gid| write!(f, " or gid {gid}"))?;
         f.write_str("; if the connection is intended, allow its uid")
     }
 }

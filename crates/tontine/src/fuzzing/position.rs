@@ -29,14 +29,14 @@ pub fn position(bytes: &[u8]) {
                 let (byte, length) = (input.u8(), input.u16());
                 sender.send(&vec![byte; length.into()]);
             }
-            3 => sender.told(input.u64()),
+            3 => sender.accept_position(input.u64()),
             4 => {
                 let position = writer.position().wrapping_add(input.u16().into());
-                sender.told(position);
+                sender.accept_position(position);
             }
             5 => {
                 let tail = writer.position() + writer.unread_bytes();
-                sender.told(tail.wrapping_sub(input.u8().into()));
+                sender.accept_position(tail.wrapping_sub(input.u8().into()));
             }
             6 => sender.grow(0),
             _ => sender.take_back(),
@@ -53,12 +53,12 @@ struct FuzzSender {
 impl FuzzSender {
     fn send(&mut self, message: &[u8]) {
         if !self.writer.fits(message.len()) {
-            match self.writer.make_room(message.len()) {
+            match self.writer.make_space(message.len()) {
                 FreeSpace::Here => {}
                 FreeSpace::Later => return,
                 FreeSpace::Never => {
                     self.grow(message.len());
-                    if self.writer.make_room(message.len()) != FreeSpace::Here {
+                    if self.writer.make_space(message.len()) != FreeSpace::Here {
                         return;
                     }
                 }
@@ -67,7 +67,7 @@ impl FuzzSender {
         self.writer.push(message);
     }
 
-    fn told(&mut self, position: u64) {
+    fn accept_position(&mut self, position: u64) {
         let (before, unread) = (self.writer.position(), self.writer.unread_bytes());
         if self.writer.believe(position).is_err() {
             assert_eq!((self.writer.position(), self.writer.unread_bytes()), (before, unread));

@@ -20,7 +20,7 @@ struct MappedRing {
     peer: PeerRegion,
 }
 
-/// One mapping of each size. Each is created only once because creating it takes longer than a run.
+/// A mapping of each size. Each is created only once because creating it takes longer than a run.
 type OfEachSize = [OnceCell<Option<MappedRing>>; SIZES as usize];
 
 thread_local! {

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 /// The result of a heap operation: [`std::result::Result`] with [`HeapError`] by default.
 pub type Result<T, E = HeapError> = std::result::Result<T, E>;
 
-/// An error of [`shared`](super::shared) or [`classic`](super::classic).
+/// An error of a [`shared`](super::shared) heap.
 ///
 /// A call that fails leaves the heap unchanged, unless the call's documentation says otherwise.
 /// [`HeapError::errno`] returns each variant's error number, and an error converts into a
@@ -23,66 +23,25 @@ pub type Result<T, E = HeapError> = std::result::Result<T, E>;
 ///
 /// let heap = Heap::create(1 << 20)?;
 /// let error = heap.alloc(2 << 20).expect_err("the heap has 1 MiB");
-/// assert!(matches!(error, HeapError::Full { asked: 0x20_0000, max: 0x10_0000, .. }));
+/// assert!(matches!(error, HeapError::Full { requested: 0x20_0000, max: 0x10_0000, .. }));
 /// assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::OutOfMemory);
 /// # Ok::<(), HeapError>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeapError {
     /// The heap has no space for the block, and may not grow that far.
     #[error(
-        "no space for a block of {asked} bytes: the heap has {size} bytes and may grow to {max}; \
-         free some blocks, or create a larger heap"
+        "no space for a block of {requested} bytes: the heap has {size} bytes and may grow to \
+         {max}; free some blocks, or create a larger heap"
     )]
     Full {
         /// Bytes requested.
-        asked: usize,
-        /// Bytes that the heap has now. A shared heap counts the slabs that have memory.
+        requested: usize,
+        /// Bytes that the heap has now, in slabs that have memory.
         size: usize,
         /// Maximum number of bytes that the heap may have.
         max: usize,
-    },
-
-    /// The address is outside the heap.
-    #[error("address {address:#x} is outside this heap; free it in the heap that allocated it")]
-    NotInHeap {
-        /// The address.
-        address: usize,
-    },
-
-    /// The address is inside the heap, but no block begins there.
-    #[error(
-        "no block begins at offset {offset:#x}: it is inside the block at {block:#x} of {size} \
-         bytes; free the pointer that `malloc` returned"
-    )]
-    InvalidPointer {
-        /// Offset of the address.
-        offset: usize,
-        /// Offset of the block that contains the address.
-        block: usize,
-        /// Bytes of that block, header and footer included.
-        size: usize,
-    },
-
-    /// The block is already free.
-    #[error("the block at offset {offset:#x} was freed twice: it is already free; free it once")]
-    DoubleFree {
-        /// Offset of the block.
-        offset: usize,
-    },
-
-    /// The heap's own data between two blocks was overwritten.
-    #[error(
-        "the block at offset {offset:#x} is corrupted: {what}; fix the write outside a block, and \
-         stop using this heap"
-    )]
-    Corrupted {
-        /// Offset of the first corrupted block.
-        offset: usize,
-        /// The expected value, the value that was found, and the block whose holder may have
-        /// written it.
-        what: String,
     },
 
     /// A heap cannot have the requested size.
@@ -124,14 +83,14 @@ pub enum HeapError {
 
     /// A process wrote beyond the block's end. Only a heap with canaries detects it.
     #[error(
-        "the block at offset {offset:#x} of {asked} bytes, held by pid {pid}, was written beyond \
-         its end: expected the canary {expected:#018x}, found {found:#018x}; fix that write"
+        "the block at offset {offset:#x} of {requested} bytes, held by pid {pid}, was written \
+         beyond its end: expected the canary {expected:#018x}, found {found:#018x}; fix that write"
     )]
     Overrun {
         /// Offset of the block.
         offset: u64,
         /// Bytes requested when the block was allocated.
-        asked: usize,
+        requested: usize,
         /// Process id of the block's holder.
         pid: u32,
         /// Canary that the heap wrote after the block.
@@ -220,12 +179,12 @@ pub enum HeapError {
 
     /// The heap would exceed the process's limit on file sizes, which includes memory files.
     #[error(
-        "a heap of {asked} bytes exceeds this process's limit of {limit} bytes for a file; raise \
-         the limit (RLIMIT_FSIZE, `ulimit -f`), or create a smaller heap"
+        "a heap of {requested} bytes exceeds this process's limit of {limit} bytes for a file; \
+         raise the limit (RLIMIT_FSIZE, `ulimit -f`), or create a smaller heap"
     )]
     FileTooLarge {
         /// Bytes of the file: the capacity and the heap's tables.
-        asked: u64,
+        requested: u64,
         /// Maximum number of bytes of a file.
         limit: u64,
     },
@@ -240,15 +199,18 @@ pub enum HeapError {
     },
 }
 
+/// Formats the text, because a `main` that returns the error prints this form.
+impl std::fmt::Debug for HeapError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
 impl HeapError {
     /// Returns the error number that a caller in C receives for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Full { .. } => libc::ENOMEM,
-            Self::NotInHeap { .. } => libc::EFAULT,
-            Self::InvalidPointer { .. } => libc::EINVAL,
-            Self::DoubleFree { .. } => libc::EALREADY,
-            Self::Corrupted { .. } => libc::EUCLEAN,
             Self::InvalidSize { .. } => libc::EDOM,
             Self::Stale { .. } => libc::ESTALE,
             Self::InvalidHandle { .. } => libc::EINVAL,
@@ -289,9 +251,9 @@ mod tests {
     #[test]
     fn io_error_keeps_kind_text_and_source() {
         let errors = [
-            (HeapError::Full { asked: 9, size: 1, max: 2 }, io::ErrorKind::OutOfMemory),
+            (HeapError::Full { requested: 9, size: 1, max: 2 }, io::ErrorKind::OutOfMemory),
             (HeapError::Stale { offset: 64, generation: 1, now: "free".into() }, STALE),
-            (HeapError::InvalidPointer { offset: 8, block: 0, size: 32 }, INVALID),
+            (HeapError::InvalidHandle { offset: 8, reason: "a block's middle" }, INVALID),
             (HeapError::Mailbox(crate::Error::WouldBlock), io::ErrorKind::WouldBlock),
             (HeapError::System { call: "open", errno: libc::ENOENT }, io::ErrorKind::NotFound),
         ];

@@ -6,13 +6,14 @@ use std::os::fd::OwnedFd;
 use super::mapped::{half_of_own, half_of_peer};
 use super::page::{
     CLOSED, CONTROL_MAGIC, CONTROL_SIZE, ERRNO_AT, GIVE_BACK, GRANTED_AT, MAGIC_AT, MOST_AT,
-    POSITION_AT, RELAY_AT, REMOTE_ENDS, ROOM_AT, SENT_AT, STATE_AT, SUSPECTED_AT, VERSION,
-    VERSION_AT,
+    POSITION_AT, RELAY_AT, REMOTE_ENDS, SENT_AT, SPACE_AT, STAMPS, STATE_AT, SUSPECTED_AT, TURN_AT,
+    VERSION, VERSION_AT,
 };
 use super::position;
 use super::region::LaneMemory;
 use crate::error::Result;
 use crate::sync::Ordering;
+use crate::sys::membarrier;
 use crate::sys::region::{OwnRegion, PeerRegion};
 
 /// The receiver's end of a control page.
@@ -30,7 +31,7 @@ impl Control {
         region.word(MAGIC_AT).store(CONTROL_MAGIC, Ordering::Relaxed);
         half_of_own(&region, VERSION_AT).store(VERSION, Ordering::Relaxed);
         region.word(POSITION_AT).store(position, Ordering::Relaxed);
-        region.word(ROOM_AT).store(position, Ordering::Relaxed);
+        region.word(SPACE_AT).store(position, Ordering::Relaxed);
         region.word(GRANTED_AT).store(granted, Ordering::Relaxed);
         region.word(MOST_AT).store(most, Ordering::Relaxed);
         Ok((Self(region), descriptor))
@@ -45,8 +46,8 @@ impl Control {
     /// Announces that the sender may reuse the space before `position`. The receiver calls this
     /// less often than `acknowledge` because a waiting sender polls this word, and each load by the
     /// sender takes the cache line away from the receiver.
-    pub(crate) fn make_room(&self, position: u64) {
-        position::publish(self.0.word(ROOM_AT), position);
+    pub(crate) fn make_space(&self, position: u64) {
+        position::publish(self.0.word(SPACE_AT), position);
     }
 
     /// Sets the total chunk size, in bytes, that the sender may have.
@@ -66,6 +67,11 @@ impl Control {
         half_of_own(&self.0, RELAY_AT).store(1, Ordering::Relaxed);
     }
 
+    /// Asks the sender to stamp each message, before the page is passed.
+    pub(crate) fn want_stamps(&self) {
+        half_of_own(&self.0, STATE_AT).fetch_or(STAMPS, Ordering::Relaxed);
+    }
+
     /// Returns `true` if the receiver is a relay.
     pub(crate) fn is_relay(&self) -> bool {
         half_of_own(&self.0, RELAY_AT).load(Ordering::Relaxed) != 0
@@ -83,12 +89,26 @@ impl Control {
         }
     }
 
-    /// Announces that everything before `position` may have left this host.
+    /// Announces whether the program may have the lane's first unread message.
+    #[inline]
+    pub(crate) fn set_turn(&self, turn: bool) {
+        half_of_own(&self.0, TURN_AT).store(turn.into(), Ordering::Relaxed);
+        // Keeps the compiler from passing a message on before the store. The processor may do so:
+        // a sender loads the word once the kernel has reported the end of this process, or after
+        // CLOSED, and then sees all its stores.
+        membarrier::light();
+    }
+
+    /// Announces that everything before `position` may have left this host, or that the program
+    /// may have it.
     pub(crate) fn mark_sent(&self, position: u64) {
         self.0.word(SENT_AT).store(position, Ordering::Relaxed);
+        // As in `set_turn`.
+        membarrier::light();
     }
 
     /// Announces whether the remote host has stopped answering.
+    #[cfg(feature = "relay")]
     pub(crate) fn set_suspected(&self, suspected: bool) {
         half_of_own(&self.0, SUSPECTED_AT).store(suspected.into(), Ordering::Relaxed);
     }
@@ -99,7 +119,7 @@ impl Control {
         if wanted {
             state.fetch_or(GIVE_BACK, Ordering::Relaxed);
         } else {
-            // SYNC lowered: pairs with `Controlled::asks_back`; the lower grant becomes visible
+            // SYNC lowered: pairs with `Controlled::requests_back`; the lower grant becomes visible
             // first.
             state.fetch_and(!GIVE_BACK, Ordering::Release);
         }
@@ -142,9 +162,15 @@ impl Controlled {
         half_of_peer(&self.0, SUSPECTED_AT).load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the position before which everything may have left this host, an untrusted value.
+    /// Returns the position that the receiver has passed to [`Control::mark_sent`], an untrusted
+    /// value.
     pub(crate) fn sent(&self) -> u64 {
         self.0.word(SENT_AT).load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the receiver's program may have had the first unread message.
+    pub(crate) fn has_turn(&self) -> bool {
+        half_of_peer(&self.0, TURN_AT).load(Ordering::Relaxed) != 0
     }
 
     /// Returns the state: a combination of `CLOSED`, `GIVE_BACK` and a bit of `REMOTE_ENDS`.
@@ -154,7 +180,7 @@ impl Controlled {
     }
 
     /// Returns `true` while the receiver's request to return memory is unconfirmed.
-    pub(crate) fn asks_back(&self) -> bool {
+    pub(crate) fn requests_back(&self) -> bool {
         // SYNC lowered: pairs with `Control::give_back`.
         half_of_peer(&self.0, STATE_AT).load(Ordering::Acquire) & GIVE_BACK != 0
     }
@@ -164,9 +190,9 @@ impl Controlled {
     /// `false` once the receiver has confirmed it. One load decides both, because a request may be
     /// confirmed between two loads, and must not be answered twice.
     pub(crate) fn unanswered_request(&self, returned: &mut bool) -> Option<u64> {
-        let asks = self.asks_back();
-        *returned &= asks;
-        (asks && !*returned).then(|| self.granted())
+        let requests = self.requests_back();
+        *returned &= requests;
+        (requests && !*returned).then(|| self.granted())
     }
 
     /// Returns the total chunk size, in bytes, that the sender may have.
@@ -187,8 +213,8 @@ impl Controlled {
     }
 
     /// Returns the position up to which the receiver last announced free space, an untrusted value.
-    pub(crate) fn room(&self) -> u64 {
-        position::read(self.0.word(ROOM_AT))
+    pub(crate) fn space(&self) -> u64 {
+        position::read(self.0.word(SPACE_AT))
     }
 }
 

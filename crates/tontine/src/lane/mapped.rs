@@ -13,6 +13,10 @@ use crate::sys::region::{OwnRegion, PeerRegion};
 /// which is slow to start.
 const SHORT: usize = 512;
 
+/// Length in bytes of a line of the cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
 impl LaneMemory for OwnRegion {
     #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -40,6 +44,24 @@ impl LaneMemory for OwnRegion {
                 bytes.len(),
             );
         }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn copy_in_past_cache(&self, at: usize, bytes: &[u8]) {
+        debug_assert!(at + bytes.len() <= self.size());
+        // The first and the last line may contain the words of records, which are in the cache.
+        let first = at.wrapping_neg() % LINE;
+        let Some((first, rest)) = bytes.split_at_checked(first) else {
+            return self.copy_in(at, bytes);
+        };
+        let (lines, last) = rest.split_at(rest.len() / LINE * LINE);
+        let lines_at = at + first.len();
+        self.copy_in(at, first);
+        self.copy_in(lines_at + lines.len(), last);
+        // SAFETY: the bytes are inside the mapping, which only this process writes, and only
+        // through this handle; `copy_in` explains why the slice does not overlap the mapping. The
+        // mapping begins at a page, so `lines_at` is the address of a line.
+        unsafe { copy_lines_past_cache(lines, self.base().add(lines_at).as_ptr()) }
     }
 
     fn copy_out(&self, at: usize, length: usize, into: &mut Vec<u8>) {
@@ -111,6 +133,49 @@ impl PeerRegion {
     }
 }
 
+/// Copies whole lines past the cache, in the instructions that every x86-64 processor has. Their
+/// stores are weakly ordered: the `sfence` keeps later stores behind them.
+///
+/// # Safety
+/// 1. `to` is valid for writes of as many bytes as `lines` has.
+/// 2. The two ranges do not overlap.
+/// 3. `to` is aligned to a line.
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn copy_lines_past_cache(lines: &[u8], to: *mut u8) {
+    debug_assert!(lines.len().is_multiple_of(LINE));
+    // SAFETY: the caller guarantees all conditions. The loop ends with the last line.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "cmp {from}, {end}",
+            "je 3f",
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu {c}, [{from} + 32]",
+            "movdqu {d}, [{from} + 48]",
+            "movntdq [{to}], {a}",
+            "movntdq [{to} + 16], {b}",
+            "movntdq [{to} + 32], {c}",
+            "movntdq [{to} + 48], {d}",
+            "add {from}, {LINE}",
+            "add {to}, {LINE}",
+            "jmp 2b",
+            "3:",
+            "sfence",
+            from = inout(reg) lines.as_ptr() => _,
+            end = in(reg) lines.as_ptr_range().end,
+            to = inout(reg) to => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            LINE = const LINE,
+            options(nostack)
+        );
+    }
+}
+
 /// Copies bytes that another process may be changing.
 ///
 /// # Safety
@@ -166,4 +231,37 @@ pub(crate) fn half_of_peer(region: &PeerRegion, at: usize) -> &AtomicU32 {
     // SAFETY: the word is inside the region, is aligned, and lives as long as the region, which is
     // mapped read-only.
     unsafe { region.base().add(at).cast::<AtomicU32>().as_ref() }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// The first and the last line of a message are stored through the cache, with the words of the
+    /// neighbouring records.
+    #[test]
+    fn copies_in_past_cache_and_out_are_exact() {
+        const SIZE: usize = 1 << 13;
+        let (region, descriptor) = OwnRegion::new("test", SIZE).expect("a region");
+        let peer = PeerRegion::map(descriptor.as_fd(), SIZE).expect("the region");
+        let message: Vec<u8> = (0..SIZE).map(|at| at as u8 | 1).collect();
+        let blank = vec![0; SIZE];
+        for at in (1024..1024 + 2 * 64).step_by(8) {
+            for length in (0..700).chain(2000..2100) {
+                region.copy_in(0, &blank);
+                region.copy_in_past_cache(at, &message[..length]);
+                let mut found = Vec::new();
+                region.copy_out(0, SIZE, &mut found);
+                let (before, rest) = found.split_at(at);
+                let (copied, after) = rest.split_at(length);
+                assert!(copied == &message[..length], "{length} bytes at {at}");
+                let mut received = Vec::new();
+                peer.copy_out(at, length, &mut received);
+                assert!(received == copied, "{length} bytes at {at}");
+                assert!(before.iter().chain(after).all(|byte| *byte == 0), "{length} at {at}");
+            }
+        }
+    }
 }

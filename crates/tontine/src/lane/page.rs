@@ -7,7 +7,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"TONTLANE");
 /// First word of a chunk.
 pub(crate) const CHUNK_MAGIC: u64 = u64::from_le_bytes(*b"TONTCHNK");
 /// Version of the layout and the protocol, in the low half of a region's second word.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// `magic: u64` of both regions.
 pub(crate) const MAGIC_AT: usize = 0;
@@ -23,8 +23,8 @@ pub(crate) const MOST_AT: usize = 80;
 /// `position: u64`, in its own cache line.
 pub(crate) const POSITION_AT: usize = 128;
 
-/// `room: u64`, in its own cache line.
-pub(crate) const ROOM_AT: usize = 192;
+/// `space: u64`, in its own cache line.
+pub(crate) const SPACE_AT: usize = 192;
 
 /// `relay: u32`: 1 if the receiver is a relay.
 pub(crate) const RELAY_AT: usize = 68;
@@ -34,6 +34,8 @@ pub(crate) const ERRNO_AT: usize = 88;
 pub(crate) const SUSPECTED_AT: usize = 92;
 /// `sent: u64`, in its own cache line.
 pub(crate) const SENT_AT: usize = 256;
+/// `turn: u32`: 1 while the program may have the lane's first unread message.
+pub(crate) const TURN_AT: usize = 264;
 
 /// Bit of `state`: the receiver accepts no more messages.
 pub(crate) const CLOSED: u32 = 1;
@@ -47,6 +49,8 @@ pub(crate) const REMOTE_CLOSED: u32 = 8;
 pub(crate) const UNREACHABLE: u32 = 16;
 /// Bit of `state`, set by a relay: the remote host refuses the lane, for the reason in `errno`.
 pub(crate) const REMOTE_REFUSED: u32 = 32;
+/// Bit of `state`: the sender stamps each message.
+pub(crate) const STAMPS: u32 = 64;
 /// The bits of `state` that end a lane for good, at most one of which is set.
 pub(crate) const REMOTE_ENDS: u32 = REMOTE_DIED | REMOTE_CLOSED | UNREACHABLE | REMOTE_REFUSED;
 
@@ -66,6 +70,10 @@ pub(crate) const WAITING_AT: usize = 64;
 pub(crate) const HANDOVER_AT: usize = 68;
 /// `closed: u32` of a chunk: 1 once the sender was closed.
 pub(crate) const CLOSED_AT: usize = 72;
+/// `owners: u32` of a chunk: number of owners that may have received the records before `doubt`.
+pub(crate) const OWNERS_AT: usize = 76;
+/// `doubt: u64` of a chunk: earlier owners may have received the records that begin before it.
+pub(crate) const DOUBT_AT: usize = 80;
 /// Offset of the first record of a chunk.
 pub(crate) const RING_AT: usize = 128;
 
@@ -86,9 +94,10 @@ pub(crate) const fn ring(size: usize) -> usize {
 /// Returns the length of the longest message for a chunk of `size` bytes.
 ///
 /// The limit is half of the ring because a record must fit into an empty chunk wherever the last
-/// record ended. A record never wraps, so almost as much padding may precede it.
+/// record ended. A record never wraps, so almost as much padding may precede it. A stamp and the
+/// message's own header take two words.
 pub(crate) const fn longest_message(size: usize) -> usize {
-    (ring(size) - 2 * super::record::HEADER) / 2 / 8 * 8 - super::record::HEADER
+    (ring(size) - 2 * super::record::HEADER) / 2 / 8 * 8 - 2 * super::record::HEADER
 }
 
 /// Returns the base-2 logarithm of the size of the smallest chunk for messages of `length` bytes;
@@ -104,13 +113,13 @@ const _: () = assert!(longest_message(1 << MAX_LOG2) as u64 == crate::error::LON
 const _: () = {
     assert!(WAITING_AT / 64 != RING_AT / 64, "waiting is polled, records are written");
     assert!(STATE_AT / 64 != POSITION_AT / 64, "state is loaded at each send");
-    assert!(ROOM_AT / 64 != POSITION_AT / 64, "position is stored at each message, room polled");
+    assert!(SPACE_AT / 64 != POSITION_AT / 64, "position is stored at each message, space polled");
     assert!(
         RING_AT.is_multiple_of(64) && GRANTED_AT.is_multiple_of(8) && MOST_AT.is_multiple_of(8)
     );
     assert!(LOG2_AT == VERSION_AT + 4, "version and size are written as one word");
     assert!(ring(1 << MIN_LOG2).is_multiple_of(8));
-    assert!(SENT_AT / 64 != ROOM_AT / 64, "sent is stored at each pass of a relay, room polled");
+    assert!(SENT_AT / 64 != SPACE_AT / 64, "sent is stored at each pass of a relay, space polled");
     assert!(LANE_AT.is_multiple_of(8) && LANE_AT >= BASE_AT + 8 && ON_DEATH_AT >= LANE_AT + 16);
     assert!(ON_DEATH_AT + 4 <= WAITING_AT && SUSPECTED_AT + 4 <= POSITION_AT);
 };
@@ -123,7 +132,7 @@ mod tests {
     fn longest_message_fits_at_every_ring_offset() {
         for log2 in MIN_LOG2..=MAX_LOG2 {
             let size = 1 << log2;
-            let record = super::super::record::size_of_message(longest_message(size));
+            let record = 8 + super::super::record::size_of_message(longest_message(size));
             // The padding is shorter than the record and the header together. Otherwise, the record
             // would fit before the end of the ring.
             assert!((record + 8 - 8) + record + 8 <= ring(size), "2^{log2}");

@@ -1,7 +1,7 @@
 //! `LaneWriter` and `LaneReader` compared with a plain queue, over random sequences of calls.
 //!
 //! The tests drive [`super::writer`] and [`super::reader`] on a [`ModelRegion`] from one thread.
-//! `models` and `schedules` cover concurrent ends.
+//! `models` covers concurrent ends.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ const LEAST: u32 = 8;
 /// Base-2 logarithm of the size of the largest chunk of these lanes.
 const MOST: u32 = 12;
 
-/// One operation on a lane.
+/// An operation on a lane.
 #[derive(Debug, Clone)]
 enum LaneOp {
     /// The sender sends a message whose length is this many thousandths of the maximum for the
@@ -118,11 +118,11 @@ impl LaneUnderTest {
     }
 
     fn send(&mut self, length: usize) {
-        let mut rooms = 0;
+        let mut grown = 0;
         while !self.writer.fits(length) {
             self.believe();
             let most = longest_message(1 << self.writer.log2());
-            match self.writer.make_room(length) {
+            match self.writer.make_space(length) {
                 FreeSpace::Here => {
                     assert!(self.writer.fits(length));
                     break;
@@ -134,8 +134,8 @@ impl LaneUnderTest {
                 return;
             }
             self.grow();
-            rooms += 1;
-            assert!(rooms <= MOST - LEAST, "the largest chunk has space");
+            grown += 1;
+            assert!(grown <= MOST - LEAST, "the largest chunk has space");
         }
         self.sent += 1;
         let message: Vec<u8> = (0..length as u64).map(|at| (self.sent * 31 + at) as u8).collect();

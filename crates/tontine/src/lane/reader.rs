@@ -9,7 +9,7 @@
 
 use super::catch_up::CatchUp;
 use super::page::{RING_AT, ring};
-use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};
+use super::record::{HEADER, NOTHING, RecordHeader, size_of_message, stamp_age};
 use super::region::LaneMemory;
 use crate::sync::Ordering;
 
@@ -30,6 +30,10 @@ pub(crate) struct LaneReader<R> {
     lap: u64,
     /// The position after the last padding record.
     padded_to: u64,
+    /// The position after the last stamp, and the stamp.
+    stamp: (u64, u64),
+    /// The stamped messages of the lane's turn.
+    turn: Option<StampedTurn>,
     catch_up: CatchUp,
 }
 
@@ -42,6 +46,29 @@ pub(crate) enum Peeked {
     Message(usize),
     /// The lane continues in a chunk whose size is two to this power bytes.
     Next(u32),
+}
+
+/// The messages that a lane delivers before those of other lanes, by their stamps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StampedTurn {
+    time: u64,
+    /// Minimum age of a stamp at this time.
+    age: u64,
+    /// The position at which the turn ends.
+    end: u64,
+}
+
+impl StampedTurn {
+    /// Returns the turn with all messages before the position `end` whose stamps are before `time`,
+    /// and not after the time `next` of another lane's first message, if any.
+    pub(crate) fn new(time: u64, next: Option<u64>, end: u64) -> Self {
+        Self { time, age: next.map_or(1, |next| time.saturating_sub(next).max(1)), end }
+    }
+
+    #[inline(always)]
+    fn has(self, stamp: u64, position: u64) -> bool {
+        position < self.end && stamp_age(self.time, stamp).is_some_and(|age| age >= self.age)
+    }
 }
 
 /// A protocol violation by the sender, with its description.
@@ -77,6 +104,8 @@ impl<R: LaneMemory> LaneReader<R> {
             ring_end: size,
             lap: position.wrapping_sub(at as u64),
             padded_to: u64::MAX,
+            stamp: (u64::MAX, 0),
+            turn: None,
             catch_up: CatchUp::default(),
         })
     }
@@ -89,6 +118,7 @@ impl<R: LaneMemory> LaneReader<R> {
 
     /// Returns the lane's position at the start of the ring in this lap. It differs from the
     /// position of the chunk's first record by a multiple of the ring's size.
+    #[cfg(feature = "relay")]
     pub(crate) fn lap_start(&self) -> u64 {
         self.lap.wrapping_add(RING_AT as u64)
     }
@@ -120,17 +150,22 @@ impl<R: LaneMemory> LaneReader<R> {
     /// Returns an error if no honest sender writes the header that was found.
     #[inline(always)]
     pub(crate) fn look(&mut self) -> Result<Peeked, ProtocolError> {
-        self.look_within(0, 0)
+        self.look_within::<false>(0, 0)
     }
 
     /// Does the work of `look`. If there is no record, checks up to `looks` more times, with a
     /// pause before each check, and longer pauses before the first one in a stream ([`CatchUp`]),
-    /// which is recognised by the number of messages `found` so far.
+    /// which is recognised by the number of messages `found` so far. If `IN_TURN`, finds no stamped
+    /// message that does not belong to the lane's turn.
     ///
     /// # Errors
     /// Returns an error like `look`.
     #[inline(always)]
-    pub(crate) fn look_within(&mut self, looks: u32, found: u32) -> Result<Peeked, ProtocolError> {
+    pub(crate) fn look_within<const IN_TURN: bool>(
+        &mut self,
+        looks: u32,
+        found: u32,
+    ) -> Result<Peeked, ProtocolError> {
         let header = self.region.word(self.at);
         // SYNC publish: pairs with the header stores in `LaneWriter`.
         let mut word = header.load(Ordering::Acquire);
@@ -152,7 +187,18 @@ impl<R: LaneMemory> LaneReader<R> {
         }
         match RecordHeader::message(word) {
             Some(length) if self.holds(length) => Ok(Peeked::Message(length)),
-            _ => self.peek_slow(word),
+            _ => self.peek_other::<IN_TURN>(word),
+        }
+    }
+
+    /// Handles a stamp quickly, and every other header that is not that of a valid message. Out of
+    /// line, because it would slow down messages without stamps.
+    #[inline(never)]
+    fn peek_other<const IN_TURN: bool>(&mut self, word: u64) -> Result<Peeked, ProtocolError> {
+        match RecordHeader::stamp(word) {
+            Some(stamp) if IN_TURN && !self.is_in_turn(stamp) => Ok(Peeked::Nothing),
+            Some(stamp) => self.peek_stamped(stamp),
+            None => self.peek_slow::<IN_TURN>(word),
         }
     }
 
@@ -162,15 +208,51 @@ impl<R: LaneMemory> LaneReader<R> {
         size_of_message(length) <= self.ring_end - self.at
     }
 
+    /// Returns the stamp of the message that was just found, if the sender has stamped it.
+    pub(crate) fn stamp(&self) -> Option<u64> {
+        let (behind, stamp) = self.stamp;
+        (behind == self.position()).then_some(stamp)
+    }
+
+    /// Begins a turn, outside of which [`LaneReader::look_within`] finds no stamped message.
+    pub(crate) fn begin_turn(&mut self, turn: StampedTurn) {
+        self.turn = Some(turn);
+    }
+
+    /// Returns `true` if the next record, this stamp, belongs to the turn.
+    #[inline(always)]
+    fn is_in_turn(&self, stamp: u64) -> bool {
+        self.turn.is_none_or(|turn| turn.has(stamp, self.position()))
+    }
+
+    /// Skips a stamp, which the message that it belongs to follows directly.
+    fn peek_stamped(&mut self, stamp: u64) -> Result<Peeked, ProtocolError> {
+        let message = self.at + HEADER;
+        let word = if message < self.ring_end {
+            self.region.word(message).load(Ordering::Relaxed)
+        } else {
+            NOTHING
+        };
+        match RecordHeader::message(word) {
+            Some(length) if size_of_message(length) <= self.ring_end - message => {
+                self.at = message;
+                self.stamp = (self.position(), stamp);
+                Ok(Peeked::Message(length))
+            }
+            _ => Err(ProtocolError("a stamp is not followed by a message within the ring")),
+        }
+    }
+
     /// Handles every header that is not the header of a valid message.
     #[cold]
-    fn peek_slow(&mut self, word: u64) -> Result<Peeked, ProtocolError> {
+    fn peek_slow<const IN_TURN: bool>(&mut self, word: u64) -> Result<Peeked, ProtocolError> {
         match RecordHeader::claimed(word) {
             None => Err(ProtocolError("a record's header has an unknown kind")),
             Some(RecordHeader::Message(_)) => {
                 Err(ProtocolError("a message is longer than the rest of its ring"))
             }
             Some(RecordHeader::Next(log2)) => Ok(Peeked::Next(log2)),
+            Some(RecordHeader::Stamp(stamp)) => self.peek_stamped(stamp),
             Some(RecordHeader::Padding(_)) if self.padded_to == self.position() => {
                 Err(ProtocolError("a padding record follows a padding record"))
             }
@@ -183,7 +265,7 @@ impl<R: LaneMemory> LaneReader<R> {
                 self.begin_lap();
                 self.padded_to = self.position();
                 // Recurses at most once because `padded_to` is this position.
-                self.look()
+                self.look_within::<IN_TURN>(0, 0)
             }
         }
     }
@@ -222,6 +304,7 @@ impl<R: LaneMemory> LaneReader<R> {
     ///
     /// # Errors
     /// The errors of [`LaneReader::new`].
+    #[cfg(feature = "relay")]
     pub(crate) fn move_to(
         &mut self,
         log2: u32,

@@ -11,6 +11,11 @@ pub(crate) trait LaneMemory {
     fn word(&self, at: usize) -> &AtomicU64;
     /// Copies `bytes` to `at`; only for regions that this process made.
     fn copy_in(&self, at: usize, bytes: &[u8]);
+    /// Copies `bytes` to `at` like `copy_in`, past this processor's cache if the processor can. A
+    /// later store with release publishes the bytes all the same.
+    fn copy_in_past_cache(&self, at: usize, bytes: &[u8]) {
+        self.copy_in(at, bytes);
+    }
     /// Prefetches the cache line at `at`, which may lie outside the region.
     fn expect_reading(&self, _at: usize) {}
     /// Appends `length` bytes at `at` to `into`.
@@ -25,6 +30,10 @@ impl<R: LaneMemory> LaneMemory for &R {
 
     fn copy_in(&self, at: usize, bytes: &[u8]) {
         (**self).copy_in(at, bytes);
+    }
+
+    fn copy_in_past_cache(&self, at: usize, bytes: &[u8]) {
+        (**self).copy_in_past_cache(at, bytes);
     }
 
     #[inline(always)]

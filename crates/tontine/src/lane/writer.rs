@@ -10,13 +10,15 @@
 use std::collections::VecDeque;
 
 use super::page::{
-    BASE_AT, CHUNK_MAGIC, MAGIC_AT, RING_AT, SEQUENCE_AT, VERSION, VERSION_AT, ring,
+    BASE_AT, CHUNK_MAGIC, MAGIC_AT, RING_AT, SEQUENCE_AT, VERSION, VERSION_AT, longest_message,
+    ring,
 };
-use super::record::{HEADER, NOTHING, RecordHeader, size_of_message};
+use super::record::{HEADER, NOTHING, RecordHeader, STAMP_BITS, size_of_message};
 use super::region::LaneMemory;
-use crate::sync::Ordering;
+use super::store_choice::{LARGE, StoreChoice};
+use crate::sync::{Ordering, clock};
 
-/// One chunk of the chain.
+/// A chunk of the chain.
 pub(crate) struct ChunkRef<R> {
     /// The chunk's memory.
     pub(crate) region: R,
@@ -50,6 +52,10 @@ pub(crate) struct LaneWriter<R> {
     sequence: u64,
     /// Number of bytes in chunks that the sender dropped before the receiver had moved past them.
     lent: u64,
+    /// `true` if each message is stamped. [`LaneWriter::push_unstamped`] does not check this.
+    stamps: bool,
+    /// The way in which large messages are stored; a pointer keeps the fields of all sends close.
+    stores: Box<StoreChoice>,
 }
 
 /// Result of a search for space.
@@ -68,6 +74,8 @@ pub(crate) enum FreeSpace {
 pub(crate) struct RecordSlot {
     sequence: u64,
     at: usize,
+    /// `true` if the space includes a stamp before the message.
+    stamps: bool,
 }
 
 /// A read position after the last record, or before a record that the receiver has acknowledged.
@@ -96,6 +104,8 @@ impl<R: LaneMemory> LaneWriter<R> {
             older: VecDeque::new(),
             sequence: 1,
             lent: 0,
+            stamps: false,
+            stores: Box::default(),
         }
     }
 
@@ -170,17 +180,31 @@ impl<R: LaneMemory> LaneWriter<R> {
         self.tail() - self.position()
     }
 
+    /// Sets whether the messages that follow are stamped.
+    pub(crate) fn set_stamps(&mut self, stamps: bool) {
+        self.stamps = stamps;
+    }
+
+    /// Returns the number of bytes before the header of the next message.
+    fn stamp_size(&self) -> usize {
+        if self.stamps { HEADER } else { 0 }
+    }
+
     /// Returns `true` if a message of `length` bytes fits into the space that is known to be free.
-    #[inline(always)]
     pub(crate) fn fits(&self, length: usize) -> bool {
+        self.fits_unstamped(length + self.stamp_size())
+    }
+
+    /// Does the work of `fits` for a message without a stamp.
+    #[inline(always)]
+    pub(crate) fn fits_unstamped(&self, length: usize) -> bool {
         // The record needs space for one more header because the following header must be zeroed.
         self.at + size_of_message(length) + HEADER <= self.limit
     }
 
     /// Returns the offset of the next message's payload. The offset is valid once the message fits.
-    #[inline(always)]
     pub(crate) fn payload_at(&self) -> usize {
-        self.at + HEADER
+        self.at + self.stamp_size() + HEADER
     }
 
     /// Returns the memory to which [`LaneWriter::payload_at`] refers.
@@ -190,27 +214,70 @@ impl<R: LaneMemory> LaneWriter<R> {
 
     /// Returns the slot of the next message.
     pub(crate) fn place(&self) -> RecordSlot {
-        RecordSlot { sequence: self.sequence, at: self.at }
+        RecordSlot { sequence: self.sequence, at: self.at, stamps: self.stamps }
     }
 
     /// Appends a message that fits.
-    #[inline(always)]
     pub(crate) fn push(&mut self, message: &[u8]) {
+        assert!(self.fits(message.len()));
+        self.copy_in(self.payload_at(), message);
+        self.publish(self.place(), message.len());
+    }
+
+    /// Appends a message that fits, without a stamp.
+    #[inline(always)]
+    pub(crate) fn push_unstamped(&mut self, message: &[u8]) {
         // The check costs nothing if the caller has just made it, because the comparison is the
         // same.
-        assert!(self.fits(message.len()));
-        self.newest.region.copy_in(self.at + HEADER, message);
+        assert!(self.fits_unstamped(message.len()));
+        self.copy_in(self.at + HEADER, message);
         self.append(message.len());
+    }
+
+    /// Copies a message to offset `at` of the newest chunk.
+    #[inline(always)]
+    fn copy_in(&mut self, at: usize, message: &[u8]) {
+        if message.len() < LARGE {
+            return self.newest.region.copy_in(at, message);
+        }
+        let lap = ((self.tail() - self.position) as usize).max(self.ring_end);
+        self.stores.copy_large_in(&self.newest.region, at, message, lap);
     }
 
     /// Publishes the payload of `length` bytes that was written at `place` as a message.
     pub(crate) fn publish(&mut self, place: RecordSlot, length: usize) {
         // Any other slot has no payload, or lies outside the chunk.
-        assert!(place == self.place() && self.fits(length), "a lane continued under a reservation");
-        self.append(length);
+        assert!(
+            (place.sequence, place.at) == (self.sequence, self.at) && self.fits_unstamped(length),
+            "a lane continued under a reservation"
+        );
+        if place.stamps {
+            self.append_stamped(length);
+        } else {
+            self.append(length);
+        }
     }
 
-    /// Publishes the payload of `length` bytes at [`LaneWriter::payload_at`] as a message.
+    /// Publishes the payload of `length` bytes behind the space of a stamp as a stamped message.
+    ///
+    /// The stamp is read after everything that this thread has seen, and before the message is
+    /// visible to any other: see [`clock`].
+    fn append_stamped(&mut self, length: usize) {
+        let size = HEADER + size_of_message(length);
+        assert!(self.fits_unstamped(length + HEADER), "a stamped message has no space");
+        let newest = &self.newest.region;
+        newest.word(self.at + size).store(NOTHING, Ordering::Relaxed);
+        let message = RecordHeader::Message(length).word();
+        newest.word(self.at + HEADER).store(message, Ordering::Relaxed);
+        let now = clock::now();
+        let stamp = RecordHeader::Stamp(now & ((1 << STAMP_BITS) - 1)).word();
+        // SYNC publish: pairs with the load in `LaneReader::look`.
+        newest.word(self.at).store(stamp, Ordering::Release);
+        self.at += size;
+        clock::pass(now);
+    }
+
+    /// Publishes the payload of `length` bytes behind the next header as a message.
     #[inline(always)]
     fn append(&mut self, length: usize) {
         let size = size_of_message(length);
@@ -231,9 +298,7 @@ impl<R: LaneMemory> LaneWriter<R> {
             return Err(InvalidPosition { from: self.position, to: self.tail(), found: position });
         }
         self.position = position;
-        while self.older.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
-            self.older.pop_front();
-        }
+        self.drop_until(position);
         if position >= self.base() {
             self.lent = 0;
         }
@@ -242,10 +307,11 @@ impl<R: LaneMemory> LaneWriter<R> {
 
     /// Looks for space for a message of `length` bytes in the part that is known to be read. Writes
     /// padding if the message must go to the start of the ring.
-    pub(crate) fn make_room(&mut self, length: usize) -> FreeSpace {
-        let size = size_of_message(length);
+    pub(crate) fn make_space(&mut self, length: usize) -> FreeSpace {
+        let size = size_of_message(length) + self.stamp_size();
         let whole = self.ring_end - RING_AT;
-        if size > whole / 2 - HEADER {
+        // A lane that is not stamped may be when it is handed over.
+        if length > longest_message(self.ring_end) {
             return FreeSpace::Never;
         }
         let free = whole - (self.tail() - self.position().max(self.newest.base)) as usize;
@@ -305,10 +371,49 @@ impl<R: LaneMemory> LaneWriter<R> {
             unread.push(message);
             true
         });
+        self.take_rest();
+        unread
+    }
+
+    /// Removes and returns the first message that the receiver did not read. The others stay, with
+    /// their stamps.
+    pub(crate) fn take_back_first(&mut self) -> Option<Vec<u8>> {
+        let mut first: Option<(Vec<u8>, u64)> = None;
+        let mut is_last = true;
+        self.visit_unread(|begin, region, at, length| {
+            is_last = first.is_none();
+            if is_last {
+                let mut message = Vec::new();
+                region.copy_out(at, length, &mut message);
+                first = Some((message, begin + size_of_message(length) as u64));
+            }
+            is_last
+        });
+        match first {
+            Some((message, end)) if !is_last => {
+                self.taken_back = end;
+                self.drop_until(end);
+                Some(message)
+            }
+            first => {
+                self.take_rest();
+                first.map(|(message, _)| message)
+            }
+        }
+    }
+
+    /// Continues after everything in the lane.
+    fn take_rest(&mut self) {
         self.taken_back = self.tail();
         self.forget_old();
         self.lent = 0;
-        unread
+    }
+
+    /// Drops the chunks whose last record is before `position`.
+    fn drop_until(&mut self, position: u64) {
+        while self.older.front().is_some_and(|link| link.end.is_some_and(|end| end <= position)) {
+            self.older.pop_front();
+        }
     }
 
     /// Returns the number of unread messages whose records begin before `position`.
@@ -319,6 +424,11 @@ impl<R: LaneMemory> LaneWriter<R> {
             begin < position
         });
         count
+    }
+
+    /// Returns `true` if the first message after the last accepted position was taken back.
+    pub(crate) fn is_first_taken_back(&self) -> bool {
+        self.taken_back > self.position
     }
 
     /// Returns the position of the first unread message's record.
@@ -348,7 +458,7 @@ impl<R: LaneMemory> LaneWriter<R> {
             let size = match header {
                 RecordHeader::Message(length) => size_of_message(length),
                 RecordHeader::Padding(length) => HEADER + length,
-                RecordHeader::Next(_) => HEADER,
+                RecordHeader::Next(_) | RecordHeader::Stamp(_) => HEADER,
             };
             position += size as u64;
             if position > link.end.unwrap_or(self.tail()) || at + size > 1 << link.log2 {
@@ -360,7 +470,7 @@ impl<R: LaneMemory> LaneWriter<R> {
                         break;
                     }
                 }
-                RecordHeader::Padding(_) => {}
+                RecordHeader::Padding(_) | RecordHeader::Stamp(_) => {}
                 RecordHeader::Next(_) if link.end == Some(position) => {
                     let Some(next) = links.next() else { break };
                     link = next;
@@ -446,7 +556,7 @@ mod tests {
         writer.believe(16).expect("the dead receiver's page still shows it");
         assert!(writer.is_read() && writer.unread_bytes() == 0);
         assert_eq!(writer.take_back(), Vec::<Vec<u8>>::new());
-        assert_eq!(writer.make_room(4), FreeSpace::Here);
+        assert_eq!(writer.make_space(4), FreeSpace::Here);
         writer.push(b"next");
         writer.believe(16).expect("as before");
         assert_eq!((writer.position(), writer.unread_bytes()), (32, 16));

@@ -21,18 +21,18 @@ use crate::sys::thread;
 pub(super) fn hold<T: Send + 'static>(make: fn() -> Result<T>) -> Result<T> {
     let (made, receiver) = mpsc::sync_channel(1);
     let body = move || {
-        let made_it = make();
-        let stays = made_it.is_ok();
+        let life = make();
+        let is_made = life.is_ok();
         // The send cannot fail, because the receiving end waits below.
-        let _ = made.send(made_it);
+        let _ = made.send(life);
         drop(made);
-        if !stays {
+        if !is_made {
             return;
         }
         loop {
             rustix::event::pause();
         }
     };
-    thread::start("tontine-anchor", body)?;
+    thread::start(c"tontine-anchor", body)?;
     receiver.recv().unwrap_or(Err(Error::system("pthread_create", Errno::AGAIN)))
 }

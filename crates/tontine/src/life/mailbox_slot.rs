@@ -21,7 +21,7 @@ impl Default for Desks {
     }
 }
 
-/// One slot of this process's page, freed on drop.
+/// A slot of this process's page, freed on drop.
 #[derive(Debug)]
 pub(crate) struct MailboxSlot {
     /// Index of the slot, which a peer receives for [`super::Watch::sleeping`].

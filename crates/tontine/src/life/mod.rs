@@ -11,14 +11,12 @@
 //! ```
 //! use tontine::life::{Life, Watch};
 //!
-//! # fn main() -> tontine::Result<()> {
 //! let life = Life::register()?;
 //!
 //! // The other process receives the descriptor over a Unix socket, or inherits it.
 //! let watch = Watch::from_fd(life)?;
 //! assert!(watch.is_alive());
-//! # Ok(())
-//! # }
+//! # Ok::<(), tontine::Error>(())
 //! ```
 //!
 //! # Which thread holds the life
@@ -107,15 +105,13 @@ struct Registration {
 /// use std::os::fd::AsFd;
 /// use tontine::life::{Life, Watch};
 ///
-/// # fn main() -> tontine::Result<()> {
 /// let life = Life::register()?;
 /// assert!(std::ptr::eq(life, Life::register()?), "a process has one");
 ///
 /// // A process that is to watch this one needs a descriptor.
 /// let passed = life.as_fd().try_clone_to_owned().expect("a free descriptor");
 /// assert!(Watch::from_fd(passed)?.is_alive());
-/// # Ok(())
-/// # }
+/// # Ok::<(), tontine::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Life {

@@ -21,9 +21,9 @@
 //! A clean end removes the file while it is locked. A process that had opened the file before, and
 //! locks it afterwards, compares the name with the file, and begins again: otherwise two processes
 //! could hold locks on two files with the same name. So a lock file that exists and is free was
-//! left by a process that died. Neighbours: `mailbox::bound_path` acquires the lock of an address
-//! before it changes the socket file. This module does not block, and does not access the file at
-//! `PATH` itself.
+//! left by a process that died. Neighbours: `mailbox::receiver::bound_path` acquires the lock of an
+//! address before it changes the socket file. This module does not block, and does not access the
+//! file at `PATH` itself.
 
 #![allow(unsafe_code, reason = "fcntl with record locks")]
 
@@ -63,15 +63,13 @@ static LOCKED: PerProcess<Mutex<Vec<FileId>>> = PerProcess::new(Mutex::default);
 /// use tontine::Error;
 /// use tontine::life::PathLock;
 ///
-/// # fn main() -> tontine::Result<()> {
 /// # let path = std::env::temp_dir().join(format!("tontine-path-lock-{}", std::process::id()));
 /// let lock = PathLock::acquire(&path)?;
 /// let rival = PathLock::acquire(&path).expect_err("one owner at a time");
 /// assert!(matches!(rival, Error::AddrInUse { holder: Some(_), .. }), "by this process");
 /// drop(lock);
 /// PathLock::acquire(&path)?;
-/// # Ok(())
-/// # }
+/// # Ok::<(), tontine::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct PathLock {
@@ -81,7 +79,7 @@ pub struct PathLock {
     /// `true` if the file existed.
     is_inherited: bool,
     /// `true` if the file stays when this value is dropped.
-    stays: bool,
+    is_kept: bool,
     id: FileId,
     guard: Guard,
 }
@@ -157,7 +155,7 @@ impl PathLock {
                 let file = ManuallyDrop::new(file);
                 drop(locked);
                 let is_inherited = !is_new;
-                return Ok(Some(Self { file, lock_path, is_inherited, stays: false, id, guard }));
+                return Ok(Some(Self { file, lock_path, is_inherited, is_kept: false, id, guard }));
             }
             if let LockHolder::Live(pid) = holder(&file).map_err(at)? {
                 return Err(in_use(pid));
@@ -187,7 +185,7 @@ impl PathLock {
 
     /// Releases the lock, and leaves the file of an owner that died: it still marks that death.
     pub(crate) fn give_up(mut self) {
-        self.stays = self.is_inherited;
+        self.is_kept = self.is_inherited;
     }
 }
 
@@ -200,7 +198,7 @@ impl Drop for PathLock {
         }
         // The lock is held until the file is closed: a process that opens the file before it is
         // removed, and locks it afterwards, finds that the name has changed.
-        if !self.stays && self.is_named() == Ok(true) {
+        if !self.is_kept && self.is_named() == Ok(true) {
             let _ = std::fs::remove_file(&self.lock_path);
         }
         // `locked` cannot fail: without a registry, no thread of this process could have acquired

@@ -30,7 +30,6 @@ const OVERFLOW_UID: u32 = 65534;
 /// use std::os::fd::OwnedFd;
 /// use tontine::life::{Life, Watch};
 ///
-/// # fn main() -> tontine::Result<()> {
 /// # use std::os::fd::AsFd;
 /// # let received = Life::register()?.as_fd().try_clone_to_owned().expect("a descriptor");
 /// // The descriptor of the other process's `Life`, received over a Unix socket.
@@ -40,8 +39,7 @@ const OVERFLOW_UID: u32 = 65534;
 /// if watch.is_alive() {
 ///     println!("its process was alive a moment ago");
 /// }
-/// # Ok(())
-/// # }
+/// # Ok::<(), tontine::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Watch {
@@ -93,12 +91,10 @@ impl Watch {
     /// ```
     /// use tontine::life::{Life, Watch};
     ///
-    /// # fn main() -> tontine::Result<()> {
     /// // Usually the descriptor of another process's life; here this process watches itself.
     /// let watch = Watch::from_fd(Life::register()?)?;
     /// assert!(watch.is_alive());
-    /// # Ok(())
-    /// # }
+    /// # Ok::<(), tontine::Error>(())
     /// ```
     #[inline]
     pub fn is_alive(&self) -> bool {

@@ -27,12 +27,12 @@ pub(crate) const PAGE_SIZE: usize = 69_632;
 /// The bytes `TONTPROC`, in memory order.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TONTPROC");
 /// Version of the protocol.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 /// Number of mailbox slots in a page.
 pub(super) const DESKS: u32 = 1024;
 
 /// Number of bytes that the page reserves for the mutex, enough for any C library.
-const MUTEX_ROOM: usize = 64;
+const MUTEX_SPACE: usize = 64;
 
 /// The page, as its owner and its peers see it. The owner may write all of it at any time.
 #[repr(C, align(64))]
@@ -44,7 +44,7 @@ pub(super) struct Layout {
     /// The process id, for debugging only: in another PID namespace it identifies no process.
     pub(super) pid: AtomicU32,
     unused: [AtomicU32; 11],
-    mutex: UnsafeCell<[u64; MUTEX_ROOM / 8]>,
+    mutex: UnsafeCell<[u64; MUTEX_SPACE / 8]>,
     pub(super) desks: [DeskLayout; DESKS as usize],
 }
 
@@ -58,7 +58,7 @@ pub(super) struct DeskLayout {
 /// Offset of the mutex, which contains the liveness word.
 pub(super) const MUTEX_AT: usize = offset_of!(Layout, mutex);
 /// Offset of the first byte after the mutex.
-pub(super) const MUTEX_END: usize = MUTEX_AT + MUTEX_ROOM;
+pub(super) const MUTEX_END: usize = MUTEX_AT + MUTEX_SPACE;
 
 const _: () = {
     assert!(offset_of!(Layout, magic) == 0);
@@ -70,7 +70,7 @@ const _: () = {
     assert!(offset_of!(DeskLayout, sleeping) == 0);
     assert!(size_of::<DeskLayout>() == 64);
     assert!(size_of::<Layout>().next_multiple_of(4096) == PAGE_SIZE);
-    assert!(size_of::<libc::pthread_mutex_t>() <= MUTEX_ROOM);
+    assert!(size_of::<libc::pthread_mutex_t>() <= MUTEX_SPACE);
     assert!(align_of::<libc::pthread_mutex_t>() <= 64);
 };
 

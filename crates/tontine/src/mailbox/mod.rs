@@ -11,7 +11,6 @@
 //! ```
 //! use tontine::mailbox::{Mailbox, Sender};
 //!
-//! # fn main() -> tontine::Result<()> {
 //! # let folder = tempfile::tempdir().expect("a folder");
 //! # let path = folder.path().join("jobs");
 //! let mut mailbox = Mailbox::bind(&path)?;
@@ -19,8 +18,7 @@
 //! sender.send(b"hello")?;
 //! let message = mailbox.recv()?;
 //! assert_eq!(&*message, b"hello");
-//! # Ok(())
-//! # }
+//! # Ok::<(), tontine::Error>(())
 //! ```
 //!
 //! # Terms
@@ -56,55 +54,38 @@
 //!   hostile receiver cannot crash a sender, nor hang a sender whose calls have a timeout.
 //!
 //! # Other machines
-//! A [`Relay`] receives for a mailbox on another host: it reads messages ahead of their
-//! acknowledgement, its program passes them on, and acknowledges them once the remote owner has.
-//! Senders use it like a mailbox, and learn how the remote end ended ([`RemoteEnd`]).
+//! With the feature `relay`, a `Relay` receives for a mailbox on another host: it reads messages
+//! ahead of their acknowledgement, its program passes them on, and acknowledges them once the
+//! remote owner has. Senders use it like a mailbox, and learn how the remote owner ended.
 //!
 //! The [mailbox guide](crate::guide::mailbox) describes the details: each kind of death, limits,
 //! permissions, event loops, and how to reply.
 
-mod accepted_lane;
-mod account;
 mod address;
-#[cfg(feature = "tokio")]
-mod asynchronous;
-mod bound_path;
-mod connection;
-mod fast_path;
-mod growth;
-mod handover;
-mod handshake;
-mod inbound;
-mod lane_identity;
-mod lanes;
-mod listener;
-mod message;
 mod options;
-mod outbound;
-mod poll_interval;
-mod progress;
-mod read_ahead;
 mod receiver;
-mod relay;
-mod remote_end;
-mod reservation;
 mod sender;
-mod service;
+mod settings;
 mod spin;
-mod succession;
-mod wait_limit;
-mod waiting;
+#[cfg(feature = "tokio")]
+mod watched;
 pub(crate) mod wire;
 
 pub use address::Address;
+pub use options::{
+    AnyEnd, MailboxOptions, Options, Receives, ReceivingEnd, SenderOptions, SendingEnd, Sends,
+};
 #[cfg(feature = "tokio")]
-pub use asynchronous::{AsyncMailbox, AsyncSender};
-pub use message::{InPlace, Message, SenderId};
-pub use options::{Fences, OnDeath, Options, WaitStrategy};
-pub use progress::Unread;
-pub use read_ahead::AheadRecord;
-pub use receiver::Mailbox;
-pub use relay::{Relay, RelayLane};
-pub use remote_end::RemoteEnd;
-pub use reservation::Reservation;
-pub use sender::Sender;
+pub use receiver::AsyncMailbox;
+pub use receiver::{
+    ActivatedSocket, HeldMessage, HoldingMailbox, InPlace, Mailbox, MailboxSet, Message, SenderId,
+    Waker, activated_sockets,
+};
+#[cfg(feature = "relay")]
+pub use receiver::{AheadRecord, Relay, RelayLane};
+#[cfg(feature = "tokio")]
+pub use sender::AsyncSender;
+pub use sender::{Reservation, Sender, Unread, UnreadIter};
+pub use settings::{Fences, OnDeath, Order, WaitStrategy};
+#[cfg(feature = "relay")]
+pub use wire::RemoteEnd;

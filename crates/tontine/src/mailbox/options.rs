@@ -1,250 +1,117 @@
-//! Settings of a mailbox or a sender: [`Options`].
+//! Settings of a mailbox or a sender: [`Options`], [`MailboxOptions`] and [`SenderOptions`].
 //!
-//! Neighbours: [`super::receiver`] and [`super::sender`] contain the functions that open an end.
+//! Neighbours: [`super::settings`] holds the values. [`super::receiver`] and [`super::sender`]
+//! contain the functions that open an end.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
-use crate::error::{Error, Peer, Result};
-use crate::sys::{limits, user};
+use super::settings::{Allowed, Fences, OnDeath, Order, Settings, WaitStrategy};
 
 /// Settings of a [`Mailbox`](super::Mailbox) or a [`Sender`](super::Sender); each end has its own.
 ///
-/// An end ignores the settings that it does not use. [`Options::bind`], [`Options::unbound`],
-/// [`Options::connect`] and [`Options::connect_socket`] open an end with them.
+/// A setting of one end makes the options that end's: [`MailboxOptions`], which
+/// [`bind`](Options::bind), [`unbound`](Options::unbound) and [`listen`](Options::listen) open, or
+/// [`SenderOptions`], which [`connect`](Options::connect) and
+/// [`connect_socket`](Options::connect_socket) open. Options that
+/// have only settings of both ends open either.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use tontine::mailbox::{Fences, OnDeath, Options, WaitStrategy};
 ///
-/// # fn main() -> tontine::Result<()> {
 /// # let folder = tempfile::tempdir().expect("a folder");
 /// # let path = folder.path().join("jobs");
-/// let mut mailbox = Options::new()
+/// let both = Options::new()
 ///     .lane_cap(1 << 20) // bytes
+///     .allow_uid(1000) // and the own user
+///     .handshake_timeout(Duration::from_secs(1));
+///
+/// let mut mailbox = both
+///     .clone()
 ///     .mailbox_cap(16 << 20)
 ///     .max_lanes(16)
+///     .shrink_after(Duration::from_secs(10))
 ///     .mode(0o660)
-///     .allow_uid(1000) // and the own user
 ///     .wait_strategy(WaitStrategy::Sleep)
 ///     .bind(&path)?;
 ///
-/// let mut sender = Options::new()
+/// let mut sender = both
 ///     .on_death(OnDeath::WaitForSuccessor)
 ///     .first_chunk(1 << 16)
-///     .shrink_after(Duration::from_secs(10))
 ///     .fences(Fences::Symmetric)
-///     .handshake_timeout(Duration::from_secs(1))
 ///     .connect(&path)?;
 /// sender.send(b"hello")?;
 /// assert_eq!(&*mailbox.recv()?, b"hello");
-/// # Ok(())
-/// # }
+/// # Ok::<(), tontine::Error>(())
+/// ```
+///
+/// A setting that the end would ignore does not compile:
+///
+/// ```compile_fail,E0599
+/// # use tontine::mailbox::Options;
+/// Options::new().max_lanes(4).connect("/run/jobs")?; // a sender has one lane
+/// # Ok::<(), tontine::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "options take effect in `bind`, `unbound`, `connect` or `connect_socket`"]
-pub struct Options {
-    pub(crate) lane_cap: u64,
-    pub(crate) mailbox_cap: u64,
-    pub(crate) max_lanes: usize,
-    pub(crate) first_chunk: u64,
-    pub(crate) wait_strategy: WaitStrategy,
-    pub(crate) interruptible: bool,
-    pub(crate) fences: Fences,
-    pub(crate) on_death: OnDeath,
-    pub(crate) mode: u32,
-    pub(crate) allowed: Allowed,
-    /// Whether the soft limit of descriptors may be raised.
-    pub(crate) raises_limit: bool,
-    pub(crate) handshake_timeout: Duration,
-    pub(crate) shrink_after: Duration,
-    /// `true` for a [`Relay`](super::Relay).
-    pub(super) relays: bool,
+#[must_use = "options take effect in `bind`, `unbound`, `listen`, `connect` or `connect_socket`"]
+pub struct Options<E = AnyEnd> {
+    pub(super) settings: Settings,
+    end: PhantomData<fn() -> E>,
 }
 
-/// The strategy by which an end waits: a receiver for messages, a sender for free space.
-///
-/// # Examples
-/// ```
-/// use std::time::Duration;
-/// use tontine::mailbox::{Options, WaitStrategy};
-///
-/// let options = Options::new();
-/// # let _ =
-/// options.wait_strategy(WaitStrategy::SpinThenSleep(Duration::from_micros(50)));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitStrategy {
-    /// Polls until the wait is over: lowest latency, but occupies a whole processor.
-    Spin,
-    /// Sleeps in the kernel immediately.
-    Sleep,
-    /// Polls for this long, then sleeps in the kernel.
-    SpinThenSleep(Duration),
-    /// Polls for up to 100 µs while that pays, then sleeps in the kernel: the default.
-    ///
-    /// While polls take more processor time than they save, the end polls in few of its waits, at
-    /// least one of 128. A poll that ends a wait saves about 20 µs.
-    Adaptive,
+/// Settings of a [`Mailbox`](super::Mailbox): [`Options`] with at least one that only a mailbox
+/// has.
+pub type MailboxOptions = Options<ReceivingEnd>;
+
+/// Settings of a [`Sender`](super::Sender): [`Options`] with at least one that only a sender has.
+pub type SenderOptions = Options<SendingEnd>;
+
+/// Either end, in the type of [`Options`] that have only settings of both.
+#[derive(Debug, Clone, Copy)]
+pub enum AnyEnd {}
+
+/// The receiver's end, in the type of [`MailboxOptions`].
+#[derive(Debug, Clone, Copy)]
+pub enum ReceivingEnd {}
+
+/// The sender's end, in the type of [`SenderOptions`].
+#[derive(Debug, Clone, Copy)]
+pub enum SendingEnd {}
+
+/// An end that [`Options`] may open as a mailbox: [`AnyEnd`] or [`ReceivingEnd`].
+pub trait Receives: sealed::Sealed {}
+impl Receives for AnyEnd {}
+impl Receives for ReceivingEnd {}
+
+/// An end that [`Options`] may open as a sender: [`AnyEnd`] or [`SendingEnd`].
+pub trait Sends: sealed::Sealed {}
+impl Sends for AnyEnd {}
+impl Sends for SendingEnd {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::AnyEnd {}
+    impl Sealed for super::ReceivingEnd {}
+    impl Sealed for super::SendingEnd {}
 }
 
-/// Memory fences that keep a wake-up from being lost when one end of a lane goes to sleep.
-///
-/// The sending end stores its message, then checks whether the other end sleeps. The end that is
-/// about to sleep announces its sleep, then checks for messages once more. At least one end must
-/// see the other's store, so each needs a fence between its two steps, or one end must execute the
-/// fence for both. See [`Options`] for an example.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fences {
-    /// No fence in `send`. An end that goes to sleep interrupts the other processors with
-    /// `membarrier(2)`, which takes 7 to 10 µs. If the kernel does not support `membarrier` or the
-    /// peer does not use it, the lane is symmetric.
-    Asymmetric,
-    /// A full fence in each `send`, about 5 ns. Going to sleep has no extra cost.
-    Symmetric,
-}
-
-/// Behaviour of a sender whose receiver has died or closed its mailbox.
-///
-/// A sender that waits for a successor works as follows until it finds one:
-///
-/// - There is no time limit. Messages are still appended to the lane, which grows up to its cap. If
-///   the lane is full, [`Sender::send`](super::Sender::send) blocks,
-///   [`try_send`](super::Sender::try_send) returns [`Error::WouldBlock`], and
-///   [`send_timeout`](super::Sender::send_timeout) returns [`Error::TimedOut`];
-///   [`wait_acked`](super::Sender::wait_acked) blocks while messages are unread.
-/// - The sender has no thread, so it looks for the next owner only inside the calls that send or
-///   wait and in [`Sender::service`](super::Sender::service), at most every 5 ms (every 100 ms if
-///   the last owner refused the lane). A program that has nothing to send calls `service` from time
-///   to time.
-/// - [`Sender::take_unread`](super::Sender::take_unread) removes and returns the messages that no
-///   receiver has acknowledged. If the sender is dropped or its process ends, these messages are
-///   lost.
-/// - If an owner is short of space, memory or descriptors, the sender tries again later. If the
-///   owner refuses the lane for another reason, the wait ends: this call and all later ones return
-///   the error ([`Error::Denied`], [`Error::Refused`], [`Error::VersionMismatch`]). If this process
-///   is short of memory or descriptors for longer than the handshake timeout, calls return
-///   [`Error::System`], and the wait continues.
-///
-/// If the receiver is a [`Relay`](super::Relay), its end is not the owner's: once it has accepted
-/// the lane, the sender waits for the next relay in this way, whatever its setting. The setting
-/// applies to the remote owner, and it is up to the relay's program to honour it.
-///
-/// The first connection does not wait: if there is no owner,
-/// [`Sender::connect`](super::Sender::connect) returns [`Error::NoMailbox`]. A sender over a socket
-/// ([`Options::connect_socket`]) has no address, hence no successor, and behaves as with
-/// [`Fail`](OnDeath::Fail).
-///
-/// # Examples
-/// ```
-/// use tontine::mailbox::{Mailbox, OnDeath, Options};
-///
-/// # fn main() -> tontine::Result<()> {
-/// # let folder = tempfile::tempdir().expect("a folder");
-/// # let path = folder.path().join("jobs");
-/// let mailbox = Mailbox::bind(&path)?;
-/// let mut sender = Options::new().on_death(OnDeath::WaitThroughRestarts).connect(&path)?;
-/// sender.send(b"first")?;
-/// drop(mailbox); // the service stops before it has received anything
-///
-/// let mut mailbox = Mailbox::bind(&path)?; // and starts again
-/// sender.send(b"second")?;
-/// assert_eq!(&*mailbox.recv()?, b"first");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnDeath {
-    /// Calls return [`Error::OwnerDied`] if the receiver has died and [`Error::Closed`] if it has
-    /// closed its mailbox. [`Sender::take_unread`](super::Sender::take_unread) returns the messages
-    /// that were not acknowledged.
-    Fail,
-    /// If the receiver has died, the sender keeps the messages that were not acknowledged and hands
-    /// them to the next owner of the address. If the receiver has closed its mailbox, it has ended
-    /// on purpose: calls return [`Error::Closed`], as with `Fail`. A sender that the receiver had
-    /// not yet accepted cannot always distinguish the two, and waits in either case.
-    WaitForSuccessor,
-    /// Like `WaitForSuccessor`, but the sender also waits for the next owner if the receiver has
-    /// closed its mailbox. Use it for a receiver that a service manager stops and restarts.
-    WaitThroughRestarts,
-}
-
-impl OnDeath {
-    /// Returns `true` if the sender waits for a successor after some kind of end.
-    pub(super) fn waits(self) -> bool {
-        self != Self::Fail
-    }
-
-    /// Returns the number that a chunk shows.
-    pub(super) fn number(self) -> u32 {
-        match self {
-            Self::Fail => 0,
-            Self::WaitForSuccessor => 1,
-            Self::WaitThroughRestarts => 2,
-        }
-    }
-
-    /// Decodes the number in a peer's chunk. An unknown number means `Fail`.
-    pub(super) fn from_number(number: u32) -> Self {
-        match number {
-            1 => Self::WaitForSuccessor,
-            2 => Self::WaitThroughRestarts,
-            _ => Self::Fail,
-        }
-    }
-
-    /// Returns `true` if the sender waits for a successor after this end.
-    pub(super) fn outlives(self, end: &Error) -> bool {
-        match end {
-            Error::OwnerDied { .. } => self.waits(),
-            Error::Closed { .. } => self == Self::WaitThroughRestarts,
-            refused => refused.is_refusal_for_now() && self.waits(),
-        }
+impl From<Options> for MailboxOptions {
+    fn from(options: Options) -> Self {
+        Self::of(options.settings)
     }
 }
 
-/// Users whose processes are accepted as peers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Allowed {
-    Users {
-        /// The effective user of this process when the options were made.
-        own: u32,
-        /// `true` if this uid stood for several users then.
-        is_ambiguous: bool,
-        others: Vec<u32>,
-    },
-    Anyone,
-}
-
-impl Allowed {
-    /// Allows the effective user of this process alone.
-    fn of_this_process() -> Self {
-        let own = rustix::process::geteuid().as_raw();
-        Self::Users { own, is_ambiguous: user::is_ambiguous(own), others: Vec::new() }
+impl From<Options> for SenderOptions {
+    fn from(options: Options) -> Self {
+        Self::of(options.settings)
     }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            lane_cap: 64 << 20,
-            mailbox_cap: 1 << 30,
-            max_lanes: 1024,
-            first_chunk: 4096,
-            wait_strategy: WaitStrategy::Adaptive,
-            interruptible: false,
-            fences: Fences::Asymmetric,
-            on_death: OnDeath::Fail,
-            mode: 0o600,
-            allowed: Allowed::of_this_process(),
-            raises_limit: true,
-            handshake_timeout: Duration::from_secs(5),
-            shrink_after: Duration::from_millis(50),
-            relays: false,
-        }
+        Self::new()
     }
 }
 
@@ -254,7 +121,14 @@ impl Options {
     /// A lane begins with 4 KiB and grows to 64 MiB; a mailbox grows to 1 GiB and 1,024 lanes. Both
     /// ends poll while that pays, then sleep, and accept peers of the same user only.
     pub fn new() -> Self {
-        Self::default()
+        Self::of(Settings::default())
+    }
+}
+
+/// Settings of both ends.
+impl<E> Options<E> {
+    fn of(settings: Settings) -> Self {
+        Self { settings, end: PhantomData }
     }
 
     /// Sets the *lane cap*: the maximum number of bytes in the chunks of one lane (default 64 MiB;
@@ -268,44 +142,13 @@ impl Options {
     /// A receiver lets a lane grow to 1 MiB before it accepts the lane, whatever its own cap is,
     /// because the sender does not know the cap yet.
     pub fn lane_cap(mut self, bytes: u64) -> Self {
-        self.lane_cap = bytes.max(4096);
-        self
-    }
-
-    /// Sets the *mailbox cap*: the maximum number of bytes in the chunks of all lanes of a mailbox
-    /// together (default 1 GiB; at least 4,096).
-    ///
-    /// The lanes have up to twice as much if some are empty and their senders, which make no call,
-    /// do not return memory that others need. Messages that were sent before the mailbox accepted
-    /// the lane may exceed the cap too, up to 1 MiB more than twice the cap.
-    pub fn mailbox_cap(mut self, bytes: u64) -> Self {
-        self.mailbox_cap = bytes.max(4096);
-        self
-    }
-
-    /// Sets the maximum number of senders that a mailbox accepts at the same time (default 1,024;
-    /// at least 1).
-    ///
-    /// Each sender takes three descriptors at each end. `bind` returns [`Error::InvalidOption`] for
-    /// 0.
-    pub fn max_lanes(mut self, lanes: usize) -> Self {
-        self.max_lanes = lanes;
-        self
-    }
-
-    /// Sets the number of bytes in a sender's first chunk (default 4,096), rounded up to a power of
-    /// two, at most 1 GiB.
-    ///
-    /// A lane that has been empty for a while returns to this size. A receiver whose caps are
-    /// smaller refuses the lane.
-    pub fn first_chunk(mut self, bytes: u64) -> Self {
-        self.first_chunk = bytes.clamp(4096, 1 << 30).next_power_of_two();
+        self.settings.lane_cap = bytes.max(4096);
         self
     }
 
     /// Sets how this end waits (default [`WaitStrategy::Adaptive`]).
     pub fn wait_strategy(mut self, strategy: WaitStrategy) -> Self {
-        self.wait_strategy = strategy;
+        self.settings.wait_strategy = strategy;
         self
     }
 
@@ -318,28 +161,16 @@ impl Options {
     /// another time, for example while the call polls, does not end the call. To avoid missing a
     /// signal, block it, and wait on a signalfd ([`SignalFd`](crate::signal::SignalFd)) together
     /// with the descriptor of the end.
+    ///
+    /// [`Error::Interrupted`]: crate::Error::Interrupted
     pub fn interruptible(mut self, interruptible: bool) -> Self {
-        self.interruptible = interruptible;
+        self.settings.interruptible = interruptible;
         self
     }
 
     /// Sets which end executes the memory fences (default [`Fences::Asymmetric`]).
     pub fn fences(mut self, fences: Fences) -> Self {
-        self.fences = fences;
-        self
-    }
-
-    /// Sets what a sender does if its receiver has died or closed (default [`OnDeath::Fail`]).
-    pub fn on_death(mut self, on_death: OnDeath) -> Self {
-        self.on_death = on_death;
-        self
-    }
-
-    /// Sets the permissions of a mailbox's socket in the file system (default `0o600`).
-    ///
-    /// `bind` returns [`Error::InvalidOption`] for more than `0o777`.
-    pub fn mode(mut self, mode: u32) -> Self {
-        self.mode = mode;
+        self.settings.fences = fences;
         self
     }
 
@@ -351,7 +182,7 @@ impl Options {
     /// namespace maps all users, because the kernel reports every other user by this uid. Allow it
     /// by this method to accept them.
     pub fn allow_uid(mut self, uid: u32) -> Self {
-        if let Allowed::Users { others, .. } = &mut self.allowed {
+        if let Allowed::Users { others, .. } = &mut self.settings.allowed {
             others.push(uid);
         }
         self
@@ -359,7 +190,7 @@ impl Options {
 
     /// Accepts peers of any user, including users whose ids are not mapped in this namespace.
     pub fn allow_any_uid(mut self) -> Self {
-        self.allowed = Allowed::Anyone;
+        self.settings.allowed = Allowed::Anyone;
         self
     }
 
@@ -372,7 +203,7 @@ impl Options {
     /// limit, unless it is lowered in the child before `exec`; one that uses `select` then cannot
     /// watch its descriptors above 1,023.
     pub fn raise_descriptor_limit(mut self, raises: bool) -> Self {
-        self.raises_limit = raises;
+        self.settings.raises_limit = raises;
         self
     }
 
@@ -382,69 +213,170 @@ impl Options {
     /// descriptor or memory to accept it; the receiver then refuses the sender, which may retry.
     /// For a sender, it limits how long `connect` waits while the owner's backlog is full.
     pub fn handshake_timeout(mut self, timeout: Duration) -> Self {
-        self.handshake_timeout = timeout;
+        self.settings.handshake_timeout = timeout;
         self
     }
+}
 
-    /// Sets how long a lane must stay empty before the sender returns its large chunk to the kernel
-    /// (default 50 ms).
+/// Settings of a mailbox.
+impl<E: Receives> Options<E> {
+    /// Sets the *mailbox cap*: the maximum number of bytes in the chunks of all lanes of a mailbox
+    /// together (default 1 GiB; at least 4,096).
+    ///
+    /// The lanes have up to twice as much if some are empty and their senders, which make no call,
+    /// do not return memory that others need. Messages that were sent before the mailbox accepted
+    /// the lane may exceed the cap too, up to 1 MiB more than twice the cap.
+    pub fn mailbox_cap(mut self, bytes: u64) -> MailboxOptions {
+        self.settings.mailbox_cap = bytes.max(4096);
+        Options::of(self.settings)
+    }
+
+    /// Sets the maximum number of senders that a mailbox accepts at the same time (default 1,024;
+    /// at least 1).
+    ///
+    /// Each sender takes three descriptors at each end. `bind` returns [`Error::InvalidOption`] for
+    /// 0.
+    ///
+    /// [`Error::InvalidOption`]: crate::Error::InvalidOption
+    pub fn max_lanes(mut self, lanes: usize) -> MailboxOptions {
+        self.settings.max_lanes = lanes;
+        Options::of(self.settings)
+    }
+
+    /// Sets the order in which a mailbox receives messages of different senders (default
+    /// [`Order::BySender`]).
+    ///
+    /// `bind` returns [`Error::NoSharedClock`] for [`Order::Causal`] if the kernel's clock source
+    /// is not the processor's counter.
+    ///
+    /// [`Error::NoSharedClock`]: crate::Error::NoSharedClock
+    pub fn order(mut self, order: Order) -> MailboxOptions {
+        self.settings.order = order;
+        Options::of(self.settings)
+    }
+
+    /// Sets whether receiving calls of a mailbox report that it has no senders (default `false`:
+    /// they wait for the next sender).
+    ///
+    /// If `true`, a call that would wait returns [`Error::NoSenders`] once every sender that had
+    /// connected has ended and all that they sent was received, like a channel of
+    /// [`std::sync::mpsc`]. No call returns it before a first sender was accepted, nor while a
+    /// process is connecting or an [adopted](super::Mailbox::adopt) socket may become a lane. The
+    /// mailbox stays open: after the next sender has connected, calls receive its messages.
+    ///
+    /// [`Error::NoSenders`]: crate::Error::NoSenders
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::{Error, mailbox::{Options, Sender}};
+    ///
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Options::new().report_no_senders(true).bind(&path)?;
+    /// let mut sender = Sender::connect(&path)?;
+    /// sender.send(b"the last one")?;
+    /// drop(sender);
+    ///
+    /// assert_eq!(&*mailbox.recv()?, b"the last one");
+    /// assert_eq!(mailbox.recv().unwrap_err(), Error::NoSenders);
+    /// # Ok::<(), tontine::Error>(())
+    /// ```
+    pub fn report_no_senders(mut self, reports: bool) -> MailboxOptions {
+        self.settings.reports_no_senders = reports;
+        Options::of(self.settings)
+    }
+
+    /// Accepts senders of this group too, whatever their user: it was their effective group, or one
+    /// of their supplementary groups, when they connected.
+    ///
+    /// A sender in another PID namespace is accepted by its effective group only. Senders check the
+    /// mailbox's user, so they allow it ([`Options::allow_uid`]); and a mode of `0o660` and the
+    /// folder's group let them connect. The overflow gid (65534) stands for every group that the
+    /// user namespace does not map.
+    ///
+    /// # Examples
+    /// ```
+    /// use tontine::mailbox::{Options, Sender};
+    ///
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// let mut mailbox = Options::new().mode(0o660).allow_gid(1000).bind(&path)?;
+    /// # Sender::connect(&path)?.send(b"hello")?;
+    /// let message = mailbox.recv()?; // of the own user, or of any member of group 1000
+    /// # Ok::<(), tontine::Error>(())
+    /// ```
+    pub fn allow_gid(mut self, gid: u32) -> MailboxOptions {
+        self.settings.allowed_groups.push(gid);
+        Options::of(self.settings)
+    }
+
+    /// Sets the permissions of a mailbox's socket in the file system (default `0o600`).
+    ///
+    /// `bind` returns [`Error::InvalidOption`] for more than `0o777`.
+    ///
+    /// [`Error::InvalidOption`]: crate::Error::InvalidOption
+    pub fn mode(mut self, mode: u32) -> MailboxOptions {
+        self.settings.mode = mode;
+        Options::of(self.settings)
+    }
+
+    /// Sets how long a lane must stay empty before its sender is told to return its large
+    /// chunk to the kernel (default 50 ms).
     ///
     /// The time doubles each time that the lane grows again after it has returned memory, up to 64
     /// times this time, unless other lanes request memory.
-    pub fn shrink_after(mut self, idle: Duration) -> Self {
-        self.shrink_after = idle;
-        self
+    pub fn shrink_after(mut self, idle: Duration) -> MailboxOptions {
+        self.settings.shrink_after = idle;
+        Options::of(self.settings)
     }
+}
 
-    /// Checks the settings that a mailbox uses.
+/// Settings of a sender.
+impl<E: Sends> Options<E> {
+    /// Sets the number of bytes in a sender's first chunk (default 4,096), rounded up to a power of
+    /// two, at most 1 GiB.
     ///
-    /// # Errors
-    /// [`Error::InvalidOption`] if one is invalid.
-    pub(super) fn check(&self) -> Result<()> {
-        let bad = |option, value, reason| Err(Error::InvalidOption { option, value, reason });
-        if self.max_lanes == 0 {
-            return bad("max_lanes", 0, "a mailbox must accept at least one sender; set 1 or more");
-        }
-        if self.mode & !0o777 != 0 {
-            let reason = "a socket's mode has permission bits only; set at most 0o777";
-            return bad("mode", self.mode, reason);
-        }
-        Ok(())
+    /// A lane that has been empty for a while returns to this size. A receiver whose caps are
+    /// smaller refuses the lane.
+    pub fn first_chunk(mut self, bytes: u64) -> SenderOptions {
+        self.settings.first_chunk = bytes.clamp(4096, 1 << 30).next_power_of_two();
+        Options::of(self.settings)
     }
 
-    /// Runs `call` again for as long as it lacks descriptors and their limit can be raised.
+    /// Sets for how long `connect` waits while the address has no owner (default: it does not
+    /// wait).
     ///
-    /// # Errors
-    /// The last error of `call`.
-    pub(super) fn with_descriptors<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
-        loop {
-            match call() {
-                Err(error) if self.relieves(&error) => {}
-                done => return done,
-            }
-        }
-    }
-
-    /// Raises the limit of descriptors if that is why a call failed. Returns `true` if it was
-    /// raised, so that the call may now succeed.
-    pub(super) fn relieves(&self, error: &Error) -> bool {
-        self.raises_limit
-            && error.is_shortage()
-            && [libc::EMFILE, libc::ETOOMANYREFS].contains(&error.errno())
-            && limits::raise_descriptors()
-    }
-
-    /// Checks whether the peer's user is allowed.
+    /// A sender can then start before its receiver. While the path's folder exists, the kernel
+    /// reports a new owner, and `connect` sleeps; otherwise, and for an abstract name, it tries
+    /// again every 10 ms. It returns [`Error::NoMailbox`] once the timeout has expired, and any
+    /// other error at once.
     ///
-    /// # Errors
-    /// [`Error::Denied`], with the allowed users, if it is not.
-    pub(super) fn admit(&self, peer: Peer) -> Result<()> {
-        let Allowed::Users { own, is_ambiguous, others } = &self.allowed else { return Ok(()) };
-        let is_own = peer.uid == *own && !is_ambiguous;
-        if is_own || others.contains(&peer.uid) {
-            return Ok(());
-        }
-        let allowed = std::iter::once(own).chain(others).copied().collect();
-        Err(Error::Denied { peer, allowed })
+    /// [`Error::NoMailbox`]: crate::Error::NoMailbox
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use tontine::mailbox::{Mailbox, Options};
+    ///
+    /// # let folder = tempfile::tempdir().expect("a folder");
+    /// # let path = folder.path().join("jobs");
+    /// # let address = path.clone();
+    /// let sender = std::thread::spawn(move || {
+    ///     Options::new().wait_for_owner(Duration::from_secs(60)).connect(&address)?.send(b"hello")
+    /// });
+    /// let mut mailbox = Mailbox::bind(&path)?;
+    /// assert_eq!(&*mailbox.recv()?, b"hello");
+    /// # sender.join().expect("no panic")?;
+    /// # Ok::<(), tontine::Error>(())
+    /// ```
+    pub fn wait_for_owner(mut self, timeout: Duration) -> SenderOptions {
+        self.settings.wait_for_owner = Some(timeout);
+        Options::of(self.settings)
+    }
+
+    /// Sets what a sender does if its receiver has died or closed (default [`OnDeath::Fail`]).
+    pub fn on_death(mut self, on_death: OnDeath) -> SenderOptions {
+        self.settings.on_death = on_death;
+        Options::of(self.settings)
     }
 }

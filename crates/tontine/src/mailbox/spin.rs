@@ -9,14 +9,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::options::WaitStrategy;
+use super::settings::WaitStrategy;
 
 /// Time for which an adaptive end polls: about twice the latency of a wake-up. While an end waits
 /// for its peer to wake up, a shorter poll would be in vain, so that it slept as well, and both
 /// ends of a stream would sleep in turn.
 const POLL_TIME: Duration = Duration::from_micros(100);
 
-/// Processor time of a sleep and its wake-up (`tontine measure waiting-cost/mailbox-sleep`).
+/// Processor time of a sleep and its wake-up (`tontine-measure waiting-cost/mailbox-sleep`).
 const SLEEP_COST: Duration = Duration::from_micros(20);
 
 /// Number of polls in vain before waits begin to sleep at once.

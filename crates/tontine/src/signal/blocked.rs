@@ -30,7 +30,7 @@ thread_local! {
 }
 
 struct BlockedSets {
-    /// One entry for each [`Blocked`].
+    /// An entry for each [`Blocked`].
     sets: Vec<SignalSet>,
     /// The signals in `sets` that the thread had blocked before the first [`Blocked`] with them.
     before: SignalSet,

@@ -21,7 +21,7 @@ use super::{Signal, SignalSet};
 /// let error = std::io::Error::from(error);
 /// assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
     /// The set contains a signal that no program can take as a value, or the handler is for such a
@@ -98,6 +98,13 @@ pub enum SignalError {
         /// The error number of the call.
         errno: i32,
     },
+}
+
+/// Formats the text, because a `main` that returns the error prints this form.
+impl std::fmt::Debug for SignalError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl SignalError {

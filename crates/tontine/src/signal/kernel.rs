@@ -1,5 +1,6 @@
-//! System calls for signals: [`RawSet`] for masks, `sigtimedwait` and signalfd; [`Waker`], a timer
-//! that wakes a thread; [`SignalInfo::terminate_process`], which kills the process with a signal.
+//! System calls for signals: [`RawSet`] for masks, `sigtimedwait` and signalfd; [`WakeTimer`], a
+//! timer that wakes a thread; [`SignalInfo::terminate_process`], which kills the process with a
+//! signal.
 //!
 //! Neighbours: [`super::disposition`] and [`super::handler`] make the calls for dispositions.
 
@@ -169,18 +170,18 @@ fn from_signalfd(info: &libc::signalfd_siginfo) -> SignalInfo {
 /// The kernel reserves a timer's signal when the timer is created. It therefore sends the signal,
 /// with its value, even if the user's queue is full, and does not coalesce the signal with a
 /// pending one.
-pub(super) struct Waker {
+pub(super) struct WakeTimer {
     timer: libc::timer_t,
     /// An address in this process, so that no other timer of the process has this value.
     value: u64,
 }
 
 // SAFETY: a timer is a number, which any thread of the process may use to set and delete the timer.
-unsafe impl Send for Waker {}
+unsafe impl Send for WakeTimer {}
 // SAFETY: the reason is the same as for `Send`, and no field changes.
-unsafe impl Sync for Waker {}
+unsafe impl Sync for WakeTimer {}
 
-impl Waker {
+impl WakeTimer {
     /// Creates a timer for the calling thread, which must take `signal`. Returns `None` if the
     /// system refuses the timer.
     pub(super) fn new(signal: Signal, value: *const ()) -> Option<Self> {
@@ -213,7 +214,7 @@ impl Waker {
     }
 }
 
-impl Drop for Waker {
+impl Drop for WakeTimer {
     fn drop(&mut self) {
         // SAFETY: `timer_create` returned the timer, which is deleted once. A forked child has no
         // timers, and no code drops the value there ([`super::thread`]).

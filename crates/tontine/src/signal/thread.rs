@@ -3,8 +3,8 @@
 //!
 //! The thread waits in `sigtimedwait` and passes each signal to a [`Sink`]. Between the return of
 //! that call and the sink, it neither allocates nor locks. It ends on request: the caller stores
-//! `stop`, and a timer for the thread ([`Waker`]) wakes it. If the system refuses the timer because
-//! the user's queue of signals is full or has limit 0, the thread reads `stop` every
+//! `stop`, and a timer for the thread ([`WakeTimer`]) wakes it. If the system refuses the timer
+//! because the user's queue of signals is full or has limit 0, the thread reads `stop` every
 //! [`POLL_INTERVAL`].
 
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::error::SignalError;
-use super::kernel::{RawSet, Waker};
+use super::kernel::{RawSet, WakeTimer};
 use super::{SignalInfo, SignalSet};
 use crate::sys::fork::Guard;
 
@@ -61,7 +61,7 @@ pub(super) struct SignalWorker {
 
 struct StartedThread {
     stop: Arc<AtomicBool>,
-    waker: Option<Arc<Waker>>,
+    waker: Option<Arc<WakeTimer>>,
     /// A channel that carries no value and disconnects when the thread ends. The mutex is never
     /// locked; it makes the receiver `Sync`.
     ended: Mutex<mpsc::Receiver<()>>,
@@ -82,7 +82,7 @@ impl SignalWorker {
             // takes standard signals.
             let wakes = set.standard().iter().chain(set.iter()).next();
             let value = Arc::as_ptr(&its_stop).cast();
-            let waker = wakes.and_then(|signal| Waker::new(signal, value)).map(Arc::new);
+            let waker = wakes.and_then(|signal| WakeTimer::new(signal, value)).map(Arc::new);
             let _ = say_ready.send(waker.clone());
             drop(say_ready);
             sink.begin(&its_stop);
@@ -157,7 +157,7 @@ impl Drop for SignalWorker {
     }
 }
 
-fn take_until(stop: &AtomicBool, set: SignalSet, waker: Option<&Waker>, sink: &mut impl Sink) {
+fn take_until(stop: &AtomicBool, set: SignalSet, waker: Option<&WakeTimer>, sink: &mut impl Sink) {
     let all = RawSet::of(set);
     let standard = Some(set.standard()).filter(|standard| !standard.is_empty()).map(RawSet::of);
     let timeout = if waker.is_some() { None } else { Some(POLL_INTERVAL) };

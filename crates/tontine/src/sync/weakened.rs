@@ -10,6 +10,20 @@ use std::cell::Cell;
 
 use loom::sync::atomic::Ordering;
 
+/// Tests that run a model each: the test's name, the run, and, if the run must find a fault, a part
+/// of the panic's message.
+macro_rules! models {
+    ($($(#[$doc:meta])* $name:ident: $run:expr $(=> $message:literal)?;)*) => { $(
+        $(#[$doc])*
+        #[test]
+        $(#[should_panic = $message])?
+        fn $name() {
+            $run;
+        }
+    )* };
+}
+pub(crate) use models;
+
 /// An injected fault.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InjectedFault {

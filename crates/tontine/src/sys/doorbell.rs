@@ -155,8 +155,8 @@ mod tests {
     #[test]
     fn ring_with_descriptors_is_refused_or_noise() {
         let (listen_end, ring_end) = make().expect("a pair");
-        let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = [ring_end.as_fd()];
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         let bytes = [rustix::io::IoSlice::new(b"1")];
@@ -177,7 +177,7 @@ mod tests {
         socket::pass_credentials(&listen_end).expect("set");
         ring(&ring_end);
         assert_eq!(drain_carefully(&listen_end), BellState::Rings);
-        let mut control = SendAncillaryBuffer::new(&mut room);
+        let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         rustix::net::sendmsg(&ring_end, &bytes, &mut control, SendFlags::DONTWAIT).expect("sent");
         assert_eq!(drain_carefully(&listen_end), BellState::Noise);

@@ -65,7 +65,7 @@ impl Guard {
     }
 }
 
-/// One `T` per process, made at its first use. A forked child makes its own value, so that no
+/// A `T` per process, made at its first use. A forked child makes its own value, so that no
 /// thread that does not exist in the child can hold a lock in it.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T: 'static> {

@@ -275,7 +275,7 @@ fn create(name: &str) -> Result<OwnedFd> {
 
 fn allocate(fd: BorrowedFd<'_>, size: usize) -> Result<()> {
     if let Some(limit) = limits::exceeded_file_limit(size as u64) {
-        return Err(Error::FileTooLarge { asked: size as u64, limit });
+        return Err(Error::FileTooLarge { requested: size as u64, limit });
     }
     let mut answer = Err(Errno::INTR);
     for _ in 0..INTERRUPTIONS {

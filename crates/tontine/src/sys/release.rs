@@ -11,8 +11,8 @@
 //! the kernel sends SIGIO, which terminates a process.
 //!
 //! The process has one inotify instance. The first watch makes it, and it is kept, since closing an
-//! instance takes up to 20 ms. Neighbours: `mailbox::account` counts the chunks that a receiver
-//! holds.
+//! instance takes up to 20 ms. Neighbours: `mailbox::sender::account` counts the chunks that a
+//! receiver holds.
 
 #![allow(unsafe_code, reason = "tests: a handle that a forked child inherits")]
 
@@ -117,8 +117,8 @@ impl Watches {
     /// overflowed, reports are lost, and the files that they concern still count as referenced.
     fn read_events(&mut self) {
         let Some(inotify) = self.inotify.as_ref().filter(|_| !self.live.is_empty()) else { return };
-        let mut room = [MaybeUninit::uninit(); 1024];
-        let mut reader = Reader::new(inotify.as_fd(), &mut room);
+        let mut buffer = [MaybeUninit::uninit(); 1024];
+        let mut reader = Reader::new(inotify.as_fd(), &mut buffer);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::IGNORED)
                 && let Some(released) = self.live.remove(&event.wd())

@@ -34,24 +34,27 @@ impl Child {
     /// Forks; the child runs `body` and exits with 0, or with 101 if `body` panics. The child
     /// prints nothing, because another thread may have locked the output at the moment of the fork.
     pub(crate) fn fork(body: impl FnOnce(&Pipe)) -> Self {
+        Self::split().unwrap_or_else(|pipe| {
+            let done = catch_unwind(AssertUnwindSafe(|| body(&pipe)));
+            // SAFETY: `_exit` only ends the process.
+            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
+        })
+    }
+
+    /// Forks; returns the child, or, in the child, its end of the socket. The child must exit
+    /// through `_exit`, without returning to the harness.
+    pub(crate) fn split() -> Result<Self, Pipe> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, childs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
                 .expect("socketpair");
-        // SAFETY: the child runs on a copy of this thread and exits through `_exit`, without
-        // returning to the caller's frames.
+        // SAFETY: the child runs on a copy of this thread, and no caller returns to the harness.
         match unsafe { libc::fork() } {
             -1 => panic!("fork: {}", std::io::Error::last_os_error()),
-            0 => {
-                drop(ours);
-                let pipe = Pipe(childs);
-                let done = catch_unwind(AssertUnwindSafe(|| body(&pipe)));
-                // SAFETY: `_exit` only ends the process.
-                unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) }
-            }
+            0 => Err(Pipe(childs)),
             pid => {
                 let pid = Pid::from_raw(pid).expect("a positive pid");
-                Self { pipe: Pipe(ours), pid, reaped: false }
+                Ok(Self { pipe: Pipe(ours), pid, reaped: false })
             }
         }
     }
@@ -112,7 +115,7 @@ impl Drop for Child {
     }
 }
 
-/// One end of the socket between parent and child.
+/// An end of the socket between parent and child.
 #[derive(Debug)]
 pub(crate) struct Pipe(OwnedFd);
 
@@ -143,16 +146,16 @@ impl Pipe {
 
     pub(crate) fn send_descriptor(&self, fd: BorrowedFd<'_>) {
         let fds = [fd];
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
         let bytes = [IoSlice::new(b"d")];
         rustix::net::sendmsg(&self.0, &bytes, &mut control, SendFlags::empty()).expect("sendmsg");
     }
 
     pub(crate) fn receive_descriptor(&self) -> OwnedFd {
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let bytes = &mut [IoSliceMut::new(&mut byte)];
         self.wait_readable();

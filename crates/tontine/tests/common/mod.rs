@@ -4,14 +4,20 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 #![allow(missing_docs, unreachable_pub, reason = "a module of each test")]
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, apply_filter,
+};
 use tontine::Error;
 use tontine::life::Life;
-use tontine::mailbox::{Options, Sender};
+use tontine::mailbox::{Mailbox, Options, Receives, Sender, Sends};
 
 /// A timeout that no successful operation reaches.
 pub const AMPLE: Duration = Duration::from_secs(60);
@@ -33,6 +39,33 @@ pub fn place() -> Place {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("mailbox");
     Place { _folder: folder, path }
+}
+
+/// Binds a mailbox in a new folder.
+pub fn bound() -> (Place, Mailbox) {
+    bound_with(&Options::new())
+}
+
+/// Like [`bound`], with options.
+pub fn bound_with<E: Receives>(options: &Options<E>) -> (Place, Mailbox) {
+    let place = place();
+    let mailbox = options.bind(&place.path).expect("binds");
+    (place, mailbox)
+}
+
+/// Binds a mailbox in a new folder, and connects a sender.
+pub fn channel() -> (Place, Mailbox, Sender) {
+    let (place, mailbox) = bound();
+    let sender = Sender::connect(&place.path).expect("connects");
+    (place, mailbox, sender)
+}
+
+/// Serves the mailbox until it has accepted one sender, which has sent no message.
+pub fn accept(mailbox: &mut Mailbox) {
+    until("the lane is accepted", || {
+        let _ = mailbox.try_recv();
+        mailbox.sender_count() == 1
+    });
 }
 
 /// Runs `child` in a forked process that is registered with [`Life`], and returns its pid.
@@ -85,7 +118,12 @@ impl Signal {
         std::io::Write::write_all(&mut &self.1, &word.to_ne_bytes()).expect("written");
     }
 
+    /// Returns the next word.
+    ///
+    /// # Panics
+    /// Panics if none arrives, because the other process has failed.
     pub fn take(&self) -> i32 {
+        assert!(is_readable(&self.0, 2 * AMPLE), "no word from another process");
         let mut word = [0; 4];
         std::io::Read::read_exact(&mut &self.0, &mut word).expect("read");
         i32::from_ne_bytes(word)
@@ -93,25 +131,15 @@ impl Signal {
 
     /// Returns `true` if [`Signal::take`] would not wait.
     pub fn is_given(&self) -> bool {
-        self.is_given_within(0)
-    }
-
-    fn is_given_within(&self, milliseconds: i32) -> bool {
-        let mut ends = [libc::pollfd {
-            fd: std::os::fd::AsRawFd::as_raw_fd(&self.0),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        // SAFETY: `ends` has one entry, with an open descriptor.
-        unsafe { libc::poll(ends.as_mut_ptr(), 1, milliseconds) == 1 }
+        is_readable(&self.0, Duration::ZERO)
     }
 
     /// Like [`Signal::take`], for a word from a child. Returns `None` after `milliseconds`.
     ///
     /// # Panics
     /// Panics if the child has ended.
-    pub fn take_within(&self, milliseconds: i32, pid: i32) -> Option<i32> {
-        if self.is_given_within(milliseconds) {
+    pub fn take_within(&self, milliseconds: u64, pid: i32) -> Option<i32> {
+        if is_readable(&self.0, Duration::from_millis(milliseconds)) {
             return Some(self.take());
         }
         let status = ended(pid);
@@ -150,7 +178,7 @@ pub fn ended(pid: i32) -> Option<i32> {
 }
 
 /// Connects as soon as a mailbox listens at `path`.
-pub fn connect(options: &Options, path: &Path) -> Sender {
+pub fn connect<E: Sends>(options: &Options<E>, path: &Path) -> Sender {
     let until = Instant::now() + AMPLE;
     loop {
         match options.connect(path) {
@@ -161,6 +189,82 @@ pub fn connect(options: &Options, path: &Path) -> Sender {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// Returns the addresses of this process's mappings whose names contain `name`.
+pub fn mappings(name: &str) -> Vec<[u64; 2]> {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let lines = maps.lines().filter(|line| line.contains(name));
+    let range = |line: &str| {
+        let (base, rest) = line.split_once('-').expect("a range");
+        let end = rest.split(' ').next().expect("its end");
+        [base, end].map(|hex| u64::from_str_radix(hex, 16).expect("an address"))
+    };
+    lines.map(range).collect()
+}
+
+/// Returns the total size in bytes of the chunks that this process has mapped, at either end.
+pub fn mapped_chunks() -> u64 {
+    mappings("tontine-chunk").iter().map(|[base, end]| end - base).sum()
+}
+
+/// Returns `true` if the descriptor becomes readable within `timeout`.
+pub fn is_readable(fd: impl AsFd, timeout: Duration) -> bool {
+    let timeout = Timespec::try_from(timeout).expect("a short timeout");
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) == Ok(1)
+}
+
+/// Returns the number of this process's descriptors, with one that counts them.
+pub fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("a folder").count()
+}
+
+/// Returns the number of this process's threads.
+pub fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("a folder").count()
+}
+
+/// Forbids a system call to the calling thread: it then fails with `errno`. The prohibition can be
+/// restricted to calls one of whose arguments compares with a value in this way.
+pub fn forbid_call(call: i64, errno: i32, when: Option<(u8, SeccompCmpOp, u64)>) {
+    let condition = when.map(|(argument, compare, value)| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value)
+    });
+    let condition = condition.transpose().expect("a valid filter");
+    let rules = condition.map(|one| SeccompRule::new(vec![one]).expect("a valid filter"));
+    let rules = [(call, rules.into_iter().collect())].into();
+    let fails = SeccompAction::Errno(errno.cast_unsigned());
+    let arch = std::env::consts::ARCH.try_into().expect("a known processor");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, arch);
+    let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
+    apply_filter(&program).expect("filters are permitted");
+}
+
+/// Runs `body` in a thread for which [`forbid_call`] forbids a system call.
+pub fn without_call<T: Send>(
+    call: i64,
+    errno: i32,
+    when: Option<(u8, SeccompCmpOp, u64)>,
+    body: impl FnOnce() -> T + Send,
+) -> T {
+    thread::scope(|threads| {
+        let thread = threads.spawn(|| {
+            forbid_call(call, errno, when);
+            body()
+        });
+        thread.join().expect("the thread's assertions hold")
+    })
+}
+
+/// Takes a record lock on a file's first `length` bytes, or on all if `length` is 0. Returns
+/// `false` if another process has one.
+pub fn record_lock(file: &impl AsRawFd, length: i64) -> bool {
+    // SAFETY: the struct has only integers, for which zero is valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as _;
+    lock.l_len = length;
+    // SAFETY: the command reads one `flock`.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0 }
 }
 
 /// Waits until `done` returns `true`.

@@ -37,7 +37,7 @@ fn process_page_layout_matches_document() {
     let mut magic = [0; 8];
     assert_eq!(rustix::io::pread(fd, &mut magic, at("magic") as u64), Ok(8));
     assert_eq!(&magic, b"TONTPROC");
-    assert_eq!(word(fd, at("version")), 3);
+    assert_eq!(word(fd, at("version")), 4);
     assert_eq!(word(fd, at("pid")), std::process::id());
     let life = word(fd, at("life")) as usize;
     assert!((at("mutex")..at("mutex") + 64).contains(&life) && life.is_multiple_of(4), "{life}");

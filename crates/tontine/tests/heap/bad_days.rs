@@ -4,7 +4,6 @@
 
 #![allow(unsafe_code, reason = "fork, descriptors, and deliberate overruns")]
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,12 +12,10 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 
-use crate::common::{Signal, fork, kill, reap, sleep_indefinitely, until};
+use crate::common::*;
+use crate::fuse::mount_privately;
 use rustix::fs::{MemfdFlags, SealFlags};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter,
-};
+use seccompiler::SeccompCmpOp;
 use tontine::heap::shared::{Handle, Heap, HeapOptions, Parcel};
 use tontine::heap::{HeapError, Result};
 
@@ -115,23 +112,8 @@ fn overrun_report_names_preceding_block_and_owner() {
 
 /// Runs `body` in a thread in which `fallocate` with this mode fails with ENOSPC.
 fn without_memory<T: Send>(mode: i32, body: impl FnOnce() -> T + Send) -> T {
-    let is = SeccompCmpOp::Eq;
-    let mode = u64::from(mode.cast_unsigned());
-    let condition =
-        SeccompCondition::new(1, SeccompCmpArgLen::Dword, is, mode).expect("a valid filter");
-    let rule = SeccompRule::new(vec![condition]).expect("a valid filter");
-    let rules = BTreeMap::from([(libc::SYS_fallocate, vec![rule])]);
-    let fails = SeccompAction::Errno(libc::ENOSPC.cast_unsigned());
-    let arch = std::env::consts::ARCH.try_into().expect("a known processor");
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, arch);
-    let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
-    thread::scope(|threads| {
-        let thread = threads.spawn(|| {
-            apply_filter(&program).expect("filters are permitted");
-            body()
-        });
-        thread.join().expect("the thread's assertions hold")
-    })
+    let when = (1, SeccompCmpOp::Eq, u64::from(mode.cast_unsigned()));
+    without_call(libc::SYS_fallocate, libc::ENOSPC, Some(when), body)
 }
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -308,14 +290,7 @@ fn heap_of_dead_creator_is_initialised_again() {
     let file = forged(size, &[magic, 1], SEALS);
     let locked = Signal::new();
     let child = fork(|| {
-        // SAFETY: the struct has only integers, for which zero is valid; the command reads one
-        // `flock`.
-        unsafe {
-            let mut lock: libc::flock = std::mem::zeroed();
-            lock.l_type = libc::F_WRLCK as _;
-            lock.l_len = 1;
-            assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock), 0);
-        }
+        assert!(record_lock(&file, 1));
         locked.give(0);
         sleep_indefinitely();
     });
@@ -373,35 +348,6 @@ fn blocks_are_recovered_when_owner_calls_exec() {
     assert_eq!((recovery.members, recovery.blocks), (1, 3));
     assert_eq!(sound(&heap), 0);
     kill(pid);
-}
-
-#[test]
-fn blocks_survive_end_of_forks_and_threads() {
-    alone!();
-    let heap = heap(MIB);
-    let mut block = heap.alloc(1_000).expect("space is free");
-    block.fill(5);
-    let block = thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let mut block = heap.alloc(2_000).expect("space is free");
-            block.fill(6);
-            block
-        });
-        (block, thread.join().expect("no panic"))
-    });
-    let child = fork(|| {
-        // The child neither reaches nor frees inherited blocks.
-        let (one, two) = (block.0.offset(), block.1.offset());
-        let own = rejoin(&heap);
-        let ours: Vec<_> = (0..100).map(|_| own.alloc(1_500).expect("space is free")).collect();
-        assert!(ours.iter().all(|block| block.offset() != one && block.offset() != two));
-    });
-    assert_eq!(reap(child), 0);
-    heap.recover_and_trim().expect("dead members are recovered");
-    assert!(block.0.iter().all(|byte| *byte == 5) && block.1.iter().all(|byte| *byte == 6));
-    assert_eq!(sound(&heap), 1_024 + 2_048);
-    drop(block);
-    assert_eq!(sound(&heap), 0);
 }
 
 #[test]
@@ -537,23 +483,10 @@ fn file_of_silent_file_system_is_refused_promptly() {
 /// Returns a descriptor of a file whose file system has no server, or `None` if mounting is not
 /// permitted.
 fn file_of_silent_file_system(place: &std::path::Path) -> Option<OwnedFd> {
-    use std::os::unix::ffi::OsStrExt;
     let server = File::options().read(true).write(true).open("/dev/fuse").ok()?;
-    let options = format!("fd={},rootmode=100000,user_id=0,group_id=0\0", server.as_raw_fd());
-    let target = std::ffi::CString::new(place.as_os_str().as_bytes()).expect("a path");
-    let (none, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
-    // SAFETY: the strings are terminated; the mount namespace is this process's own.
-    let mounted = unsafe {
-        libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(none, c"/".as_ptr(), none, private, none.cast()) == 0
-            && libc::mount(
-                c"silent".as_ptr(),
-                target.as_ptr(),
-                c"fuse".as_ptr(),
-                libc::MS_NOSUID | libc::MS_NODEV,
-                options.as_ptr().cast(),
-            ) == 0
-    };
+    let options = format!("fd={},rootmode=100000,user_id=0,group_id=0", server.as_raw_fd());
+    let flags = libc::MS_NOSUID | libc::MS_NODEV;
+    let mounted = mount_privately(c"fuse", place, flags, &options).is_ok();
     // The server's end stays open while the process lives, and is never read.
     std::mem::forget(server);
     // An `O_PATH` descriptor opens no file, so its close does not wait either.

@@ -8,4 +8,6 @@ mod alone;
 mod bad_days;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../raw/fuse.rs"]
+mod fuse;
 mod rubbish;

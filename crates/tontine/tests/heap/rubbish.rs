@@ -7,7 +7,7 @@
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::common::{Random, Signal, fork, kill, reap};
+use crate::common::*;
 use rustix::mm::{MapFlags, ProtFlags};
 use tontine::heap::shared::{Block, Heap};
 

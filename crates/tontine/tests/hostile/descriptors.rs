@@ -5,11 +5,10 @@
 
 use crate::raw;
 use std::fs::File;
-use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::common::{AMPLE, fork, place, reap, until};
+use crate::common::*;
 use crate::raw::fuse::Mount;
 use crate::raw::hello;
 use rustix::fs::{FlockOperation, flock};
@@ -22,14 +21,6 @@ const STRANGER: u32 = 65534;
 
 /// Longer than any call takes that waits for no peer, shorter than any wait that a test creates.
 const AT_ONCE: Duration = Duration::from_secs(30);
-
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("a folder").count()
-}
-
-fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").expect("a folder").count()
-}
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -69,26 +60,12 @@ fn fuse(folder: &std::path::Path) -> Option<Mount> {
     }
 }
 
-/// Blocks until the other process has sent a byte.
-fn said(pipe: &mut std::io::PipeReader) -> u8 {
-    let mut byte = [0];
-    pipe.read_exact(&mut byte).expect("the other process has failed");
-    byte[0]
-}
-
-fn is_readable(pipe: &std::io::PipeReader) -> bool {
-    let mut asked = [rustix::event::PollFd::new(pipe, rustix::event::PollFlags::IN)];
-    let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut asked, Some(&at_once)).is_ok_and(|ready| ready > 0)
-        && asked[0].revents().contains(rustix::event::PollFlags::IN)
-}
-
 /// Returns `true` if a pipe has no writer any more.
 fn has_hung_up(pipe: &std::io::PipeReader) -> bool {
-    let mut asked = [rustix::event::PollFd::new(pipe, rustix::event::PollFlags::IN)];
+    let mut polled = [rustix::event::PollFd::new(pipe, rustix::event::PollFlags::IN)];
     let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut asked, Some(&at_once)).expect("polled") > 0
-        && asked[0].revents().contains(rustix::event::PollFlags::HUP)
+    rustix::event::poll(&mut polled, Some(&at_once)).expect("polled") > 0
+        && polled[0].revents().contains(rustix::event::PollFlags::HUP)
 }
 
 /// Forks a process that opens the file of `mount` and attacks with it. The process cannot end
@@ -107,21 +84,20 @@ fn passed_fuse_files_do_not_block_receiver() {
     const ROUNDS: u32 = 20;
     let place = place();
     let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
-    let path = place.path.clone();
-    let (mut done, mut says) = std::io::pipe().expect("a pipe");
-    let (over, mut attacked) = std::io::pipe().expect("a pipe");
+    let done = Signal::new();
+    let over = Signal::new();
     let receiver = fork(|| {
         let limits = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(256), ..limits }).expect("lowered");
         let options = Options::new().handshake_timeout(Duration::from_millis(50));
-        let mut mailbox = options.bind(&path).expect("binds");
-        let mut sender = Sender::connect(&path).expect("connects");
+        let mut mailbox = options.bind(&place.path).expect("binds");
+        let mut sender = Sender::connect(&place.path).expect("connects");
         let mut longest = serve_honest(&mut mailbox, &mut sender);
         let (descriptors, tasks) = (open_descriptors(), threads());
-        says.write_all(&[1]).expect("notified");
+        done.give(1);
         let mut refused = 0;
-        let own = path.with_extension("own");
-        while !is_readable(&over) {
+        let own = place.path.with_extension("own");
+        while !over.is_given() {
             // A file that the program closes is soon closed in the threads' tables too, although
             // the peer's files block the threads.
             let lock = || {
@@ -152,9 +128,9 @@ fn passed_fuse_files_do_not_block_receiver() {
         assert!(now < descriptors + 80, "{now} descriptors, {descriptors} before");
         assert!(threads() <= tasks + 40, "{} threads, {tasks} before", threads());
         drop((mailbox, sender));
-        says.write_all(&[2]).expect("notified");
+        done.give(2);
     });
-    said(&mut done);
+    done.take();
     let attacker = attacker(&mount, |file| {
         for round in 0..ROUNDS {
             let chunk = raw::chunk(12);
@@ -182,9 +158,9 @@ fn passed_fuse_files_do_not_block_receiver() {
                 _ => drop(raw::receive(&dial(&fds))),
             }
         }
-        attacked.write_all(&[1]).expect("notified");
+        over.give(0);
     });
-    said(&mut done);
+    done.take();
     // When the FUSE server exits, the attacker and the receiver's threads, which wait for its
     // replies, continue.
     drop(mount);
@@ -197,10 +173,9 @@ fn passed_fuse_files_do_not_block_sender() {
     alone!();
     let place = place();
     let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
-    let path = place.path.clone();
-    let (mut done, mut says) = std::io::pipe().expect("a pipe");
+    let done = Signal::new();
     let counts = [1, 3, 253];
-    let listener = raw::listen(&path);
+    let listener = raw::listen(&place.path);
     let attacker = attacker(&mount, |file| {
         for count in counts {
             let socket = raw::accept(&listener);
@@ -212,7 +187,7 @@ fn passed_fuse_files_do_not_block_sender() {
     });
     let sender = fork(|| {
         for count in counts {
-            let mut sender = Sender::connect(&path).expect("connects");
+            let mut sender = Sender::connect(&place.path).expect("connects");
             let mut longest = Duration::ZERO;
             let ended = loop {
                 let mut sent = Ok(());
@@ -228,9 +203,9 @@ fn passed_fuse_files_do_not_block_sender() {
             println!("{count} descriptors: longest call {longest:?}");
             assert!(longest < AT_ONCE, "{count} descriptors: {longest:?}");
         }
-        says.write_all(&[1]).expect("notified");
+        done.give(1);
     });
-    said(&mut done);
+    done.take();
     drop((mount, listener));
     assert_eq!((reap(attacker), reap(sender)), (0, 0));
 }
@@ -246,7 +221,7 @@ fn other_users_connection_is_refused_before_any_receive() {
     let place = place();
     let name = format!("tontine-stranger-{}", std::process::id());
     let Some(mount) = fuse(place.path.parent().expect("a folder")) else { return };
-    let (mut done, mut says) = std::io::pipe().expect("a pipe");
+    let done = Signal::new();
     let receiver = fork(|| {
         let address = format!("@{name}");
         let mut mailbox = Mailbox::bind(address.as_str()).expect("binds");
@@ -257,7 +232,7 @@ fn other_users_connection_is_refused_before_any_receive() {
             serve_honest(&mut mailbox, &mut sender);
         }
         let before = open_descriptors();
-        says.write_all(&[1]).expect("notified");
+        done.give(1);
         let mut faults = Vec::new();
         until("both connections are refused", || {
             let took = timed(|| drop(mailbox.try_recv().map(drop)));
@@ -274,9 +249,9 @@ fn other_users_connection_is_refused_before_any_receive() {
         // flushes nothing.
         until("no extra thread is left", || threads() <= 2);
         drop((mailbox, sender));
-        says.write_all(&[2]).expect("notified");
+        done.give(2);
     });
-    said(&mut done);
+    done.take();
     let attacker = attacker(&mount, |file| {
         // SAFETY: `setuid` only takes a number.
         assert_eq!(unsafe { libc::setuid(STRANGER) }, 0);
@@ -287,7 +262,7 @@ fn other_users_connection_is_refused_before_any_receive() {
             assert_eq!(raw::refusal(&socket), libc::EACCES);
         }
     });
-    said(&mut done);
+    done.take();
     drop(mount);
     assert_eq!((reap(attacker), reap(receiver)), (0, 0));
 }
@@ -300,8 +275,7 @@ fn hello_from_other_user_than_connecting_user_is_refused() {
     if !is_root() {
         return println!("skipped: only root can become another user");
     }
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let socket = raw::dial(&place.path);
     let sender = fork(|| {
         let chunk = raw::chunk(12);
@@ -320,15 +294,6 @@ fn hello_from_other_user_than_connecting_user_is_refused() {
     assert_eq!(mailbox.sender_count(), 0);
 }
 
-/// Takes a record lock on a whole file, as databases do.
-fn lock(file: &File) -> bool {
-    // SAFETY: the struct has only integers, for which zero is valid.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as _;
-    // SAFETY: the call only reads `lock`.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const lock) == 0 }
-}
-
 /// Regression: a peer passed a read-only descriptor of the receiver's `PATH.lock`, or of a database
 /// on which the receiver's program held a record lock. When the receiver closed it, the lock was
 /// dropped, and a second process took over the living owner's address.
@@ -337,20 +302,19 @@ fn passed_descriptors_drop_no_record_locks() {
     alone!();
     let place = place();
     let database = place.path.with_file_name("database");
-    let path = place.path.clone();
-    let (go, mut goes) = std::io::pipe().expect("a pipe");
-    let (mut told, mut tells) = std::io::pipe().expect("a pipe");
+    let go = Signal::new();
+    let bound = Signal::new();
     let receiver = fork(|| {
         let file = File::create(&database).expect("a file");
-        assert!(lock(&file));
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
-        tells.write_all(&[1]).expect("notified");
-        while !is_readable(&go) {
+        assert!(record_lock(&file, 0));
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        bound.give(0);
+        while !go.is_given() {
             let _ = mailbox.recv_timeout(Duration::from_millis(1)).map(drop);
         }
         drop(mailbox);
     });
-    said(&mut told);
+    bound.take();
     let files = ["mailbox.lock", "database"]
         .map(|name| File::open(place.path.with_file_name(name)).expect("readable"));
     let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
@@ -370,8 +334,8 @@ fn passed_descriptors_drop_no_record_locks() {
     until("the threads have ended", || threads() == 1);
     let taken = Mailbox::bind(&place.path).expect_err("the address has a living owner");
     assert!(matches!(taken, Error::AddrInUse { .. }), "{taken}");
-    assert!(!lock(&File::options().write(true).open(&database).expect("opens")));
-    goes.write_all(&[1]).expect("notified");
+    assert!(!record_lock(&File::options().write(true).open(&database).expect("opens"), 0));
+    go.give(0);
     assert_eq!(reap(receiver), 0);
 }
 
@@ -384,9 +348,7 @@ fn price(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
 /// Passes descriptors of `make` to the mailbox before and after a lane is admitted, and keeps none
 /// of them. Returns `true` if each call that refused them returned before all of them were closed.
 fn refuses_before_close(make: &dyn Fn() -> Vec<OwnedFd>) -> bool {
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     let (lane, _chunk) = raw::lane(&place.path);
     serve_honest(&mut mailbox, &mut sender);
     let stranger = raw::dial(&place.path);
@@ -414,9 +376,7 @@ fn refuses_before_close(make: &dyn Fn() -> Vec<OwnedFd>) -> bool {
 /// Passes all descriptors of `make` to the mailbox, keeps none of them, and returns the duration of
 /// the mailbox's longest call during that time.
 fn longest_call(make: &dyn Fn() -> Vec<OwnedFd>) -> Duration {
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     serve_honest(&mut mailbox, &mut sender);
     let (socket, _chunk) = raw::lane(&place.path);
     let stranger = raw::dial(&place.path);
@@ -575,9 +535,8 @@ fn memory(size: usize) -> OwnedFd {
 #[test]
 fn announced_memory_beyond_cap_is_not_mapped() {
     alone!();
-    let place = place();
     let options = Options::new().lane_cap(1 << 20);
-    let mut mailbox = options.bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound_with(&options);
     let mut sender = Sender::connect(&place.path).expect("connects");
     serve_honest(&mut mailbox, &mut sender);
     let large = raw::Memory::new(1 << 22);
@@ -589,12 +548,8 @@ fn announced_memory_beyond_cap_is_not_mapped() {
         !mailbox.take_errors().is_empty()
     });
     assert_eq!(raw::refusal(&socket), libc::ENOBUFS);
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     // No other test creates memory of that size.
-    let size = |line: &str| {
-        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
-        Some(u64::from_str_radix(end, 16).ok()? - u64::from_str_radix(begin, 16).ok()?)
-    };
-    let mapped = maps.lines().filter(|line| size(line) == Some(1 << 22)).count();
-    assert_eq!(mapped, 1, "only this test's own: {maps}");
+    let maps = mappings("");
+    let mapped = maps.iter().filter(|[base, end]| end - base == 1 << 22).count();
+    assert_eq!(mapped, 1, "only this test's own: {maps:x?}");
 }

@@ -3,13 +3,12 @@
 
 #![allow(unsafe_code, reason = "a socket option")]
 
-use crate::common;
 use crate::raw;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::common::place;
+use crate::common::*;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -47,8 +46,7 @@ fn in_time(what: &str, call: impl FnOnce()) {
 #[test]
 fn messages_after_refused_hello_do_not_delay_calls() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     for count in [1, 3] {
         let (tcp, _silent) = raw::lingering();
         let socket = raw::dial(&place.path);
@@ -66,8 +64,7 @@ fn messages_after_refused_hello_do_not_delay_calls() {
 #[test]
 fn messages_in_passed_socket_do_not_delay_calls() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     for kind in [SocketType::SEQPACKET, SocketType::STREAM, SocketType::DGRAM] {
         for depth in [1, 3] {
             let (outer, _silent) = nested(kind, depth);
@@ -86,8 +83,7 @@ fn messages_in_passed_socket_do_not_delay_calls() {
 #[test]
 fn dropping_unread_connections_does_not_wait() {
     alone!();
-    let place = place();
-    let mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mailbox) = bound();
     let (tcp, _silent) = raw::lingering();
     let socket = raw::dial(&place.path);
     assert!(raw::send(&socket, b"rubbish", &[tcp.as_fd()]));
@@ -102,25 +98,24 @@ fn dropping_unread_connections_does_not_wait() {
 fn lingering_socket_in_small_table_does_not_keep_thread() {
     alone!();
     let place = place();
-    let receiver = common::fork(|| {
+    let receiver = fork(|| {
         let limits = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..limits }).expect("lowered");
         let mut mailbox = Options::new().bind(&place.path).expect("binds");
-        let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
         let before = threads();
         let (lingering, _silent) = raw::lingering();
         let socket = raw::dial(&place.path);
         assert!(raw::send(&socket, &raw::hello(1 << 20, &[12]), &[lingering.as_fd()]));
         drop((lingering, socket));
         let started = Instant::now();
-        common::until("the connection is refused", || {
+        until("the connection is refused", || {
             drop(mailbox.try_recv().map(drop));
             !mailbox.take_errors().is_empty()
         });
-        common::until("its thread has ended", || threads() == before);
+        until("its thread has ended", || threads() == before);
         assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
     });
-    assert_eq!(common::reap(receiver), 0);
+    assert_eq!(reap(receiver), 0);
 }
 
 /// Regression: the doorbell receives bytes, and with them descriptors. Removing the rings waited
@@ -128,8 +123,7 @@ fn lingering_socket_in_small_table_does_not_keep_thread() {
 #[test]
 fn descriptors_at_doorbell_do_not_delay_calls() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     for ends in [false, true] {
         let (socket, _chunk) = raw::lane(&place.path);
         in_time("recv_timeout", || drop(mailbox.recv_timeout(Duration::ZERO).map(drop)));
@@ -223,49 +217,28 @@ fn doorbell_with_hidden_messages_does_not_delay_drop() {
     }
 }
 
-/// A child closes its copies without a shutdown, because the connections belong to its parent.
-#[test]
-fn drop_in_forked_child_keeps_parent_connections() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    sender.send(b"before").expect("sent");
-    assert_eq!(&*mailbox.recv().expect("a message"), b"before");
-    let mut handles = Some((mailbox, sender));
-    let child = common::fork(|| drop(handles.take()));
-    assert_eq!(common::reap(child), 0);
-    let (mut mailbox, mut sender) = handles.take().expect("the parent's");
-    sender.send(b"after").expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(common::AMPLE).expect("a message"), b"after");
-    sender.wait_acked(Some(Duration::ZERO)).expect_err("not acknowledged");
-    Options::new().connect(&place.path).expect("the listener exists");
-}
-
 /// The library's threads that receive and close descriptors end once they are done. However a lane
 /// ends, an honest program then has no thread of the library.
 #[test]
 fn no_library_thread_remains_after_honest_lanes_end() {
     alone!();
-    let threads = || std::fs::read_dir("/proc/self/task").expect("a folder").count();
     // The test needs its own process, because other tests do start such threads.
     let place = place();
-    let path = place.path.clone();
-    let child = common::fork(move || {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
-        let unread = Sender::connect(&path).expect("connects");
+    let child = fork(|| {
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let unread = Sender::connect(&place.path).expect("connects");
         drop(mailbox.try_recv().map(drop));
         // The lane ends with its WELCOME unread.
         drop(unread);
-        let mut sender = Sender::connect(&path).expect("connects");
+        let mut sender = Sender::connect(&place.path).expect("connects");
         for _ in 0..10 {
             sender.send(&[1; 500]).expect("sent");
             let _ = mailbox.recv().expect("a message");
         }
-        let late = Sender::connect(&path).expect("connects");
+        let late = Sender::connect(&place.path).expect("connects");
         drop(mailbox);
         drop((sender, late));
-        common::until("no other thread is left", || threads() == 1);
+        until("no other thread is left", || threads() == 1);
     });
-    assert_eq!(common::reap(child), 0);
+    assert_eq!(reap(child), 0);
 }

@@ -3,51 +3,26 @@
 
 #![allow(unsafe_code, reason = "setuid in a forked child, and a kill")]
 
-use crate::common;
 use crate::raw;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::asleep::until_asleep;
-use crate::common::{AMPLE, Signal, ended, fork, place, reap, sleep_indefinitely};
+use crate::common::*;
 use crate::raw::Memory;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::SocketAddrUnix;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 /// A timeout that expires.
 const SHORT: Duration = Duration::from_millis(50);
 
-fn bell_pair() -> (OwnedFd, OwnedFd) {
-    let flags = SocketFlags::CLOEXEC;
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .expect("a pair")
-}
-
-/// A sender, and everything that the receiver of its lane holds.
-struct Lane {
-    sender: Sender,
-    socket: OwnedFd,
-    page: Memory,
-    control: Memory,
-    _bell: (OwnedFd, OwnedFd),
-    _place: common::Place,
-}
-
 /// Creates a lane to a receiver that has been honest so far.
-fn lane(options: &Options) -> Lane {
-    let place = place();
-    let listener = raw::listen(&place.path);
-    let mut sender = options.connect(&place.path).expect("connects");
-    let socket = raw::accept(&listener);
-    assert_eq!(raw::receive(&socket).0, raw::HELLO);
-    let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
-    raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
-    sender.service().expect("welcomed");
-    Lane { sender, socket, page, control, _bell: bell, _place: place }
+fn open_lane(options: &Options) -> raw::Receiver {
+    raw::receiver(&place().path, options, 4096)
 }
 
 /// Fills the lane until a send times out, and checks that it does so in time.
@@ -74,14 +49,14 @@ fn silent_receiver_does_not_delay_past_deadline() {
     let mut sender = Sender::connect(&place.path).expect("connects");
     fill(&mut sender);
     drop(listener);
-    let mut lane = lane(&Options::new());
+    let mut lane = open_lane(&Options::new());
     fill(&mut lane.sender);
 }
 
 #[test]
 fn garbled_welcome_is_protocol_error() {
     alone!();
-    let (good_page, good, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
+    let (good_page, good, bell) = (raw::process_page(1), raw::control(0, 4096), raw::pair());
     let no_page = Memory::new(4096);
     let stray = raw::process_page(1);
     stray.half(12).store(2000, Ordering::Relaxed);
@@ -155,7 +130,7 @@ fn doorbell_made_by_third_process_is_refused() {
     let mut sender = Sender::connect(&place.path).expect("connects");
     let socket = raw::accept(&listener);
     // This process has made the pair, and another one sends WELCOME.
-    let bell = bell_pair();
+    let bell = raw::pair();
     let receiver = fork(|| {
         let (page, control) = (raw::process_page(1), raw::control(0, 4096));
         raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
@@ -188,7 +163,7 @@ fn refusal_and_version_mismatch_reach_sender() {
 fn impossible_positions_are_protocol_errors() {
     alone!();
     for position in [1 << 20, 1024, 20, u64::MAX, u64::MAX - 7] {
-        let mut lane = self::lane(&Options::new().lane_cap(8192));
+        let mut lane = open_lane(&Options::new().lane_cap(8192));
         for number in 0..10_u8 {
             lane.sender.send(&[number; 8]).expect("sent");
         }
@@ -204,7 +179,7 @@ fn impossible_positions_are_protocol_errors() {
         );
     }
     // The notification of free space has an impossible position.
-    let mut lane = self::lane(&Options::new().lane_cap(8192));
+    let mut lane = open_lane(&Options::new().lane_cap(8192));
     lane.control.put(192, 1 << 20);
     let error = loop {
         if let Err(error) = lane.sender.send_timeout(&[1; 500], AMPLE) {
@@ -214,7 +189,7 @@ fn impossible_positions_are_protocol_errors() {
     assert_eq!(error.errno(), libc::EPROTO, "{error}");
     drop(lane);
     // The position moves backwards.
-    let mut lane = self::lane(&Options::new());
+    let mut lane = open_lane(&Options::new());
     lane.sender.send(&[1; 24]).expect("sent");
     lane.control.put(128, 32);
     lane.sender.wait_acked(Some(AMPLE)).expect("the receiver acknowledges");
@@ -228,7 +203,7 @@ fn impossible_positions_are_protocol_errors() {
 #[test]
 fn position_inside_message_loses_only_messages() {
     alone!();
-    let mut lane = lane(&Options::new());
+    let mut lane = open_lane(&Options::new());
     lane.control.put(72, 1 << 20);
     let fake = [raw::header(3, 13), raw::header(2, 1 << 31), raw::header(1, 1 << 20)];
     for word in fake {
@@ -245,7 +220,7 @@ fn position_inside_message_loses_only_messages() {
 #[test]
 fn excessive_grants_do_not_exceed_sender_cap() {
     alone!();
-    let mut lane = lane(&Options::new().lane_cap(1 << 16));
+    let mut lane = open_lane(&Options::new().lane_cap(1 << 16));
     lane.control.put(72, u64::MAX);
     fill(&mut lane.sender);
     assert!(lane.sender.unread_bytes() <= 1 << 16);
@@ -264,8 +239,8 @@ fn excessive_grants_do_not_exceed_sender_cap() {
 fn full_or_closed_doorbell_does_not_block_sends() {
     alone!();
     for drop_listen_end in [false, true] {
-        let mut lane = lane(&Options::new());
-        let (listen_end, ring_end) = &lane._bell;
+        let mut lane = open_lane(&Options::new());
+        let (listen_end, ring_end) = &lane.bell;
         rustix::io::ioctl_fionbio(ring_end, false).expect("made blocking");
         let flags = rustix::net::SendFlags::DONTWAIT;
         while rustix::net::send(ring_end, &[1; 1000], flags).is_ok() {}
@@ -284,13 +259,13 @@ fn full_or_closed_doorbell_does_not_block_sends() {
 #[test]
 fn flood_of_control_messages_does_not_block_sender() {
     alone!();
-    let mut lane = lane(&Options::new());
+    let mut lane = open_lane(&Options::new());
     let (socket, stop) = (&lane.socket, AtomicBool::new(false));
     thread::scope(|threads| {
         for _ in 0..2 {
             threads.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    raw::send(socket, &raw::note(raw::ROOM, &[]), &[]);
+                    raw::send(socket, &raw::note(raw::SPACE, &[]), &[]);
                 }
             });
         }
@@ -311,7 +286,7 @@ fn false_liveness_word_is_overruled_by_end_or_hang_up() {
         let child = fork(|| {
             let socket = raw::accept(&listener);
             assert_eq!(raw::receive(&socket).0, raw::HELLO);
-            let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), bell_pair());
+            let (page, control, bell) = (raw::process_page(1), raw::control(0, 4096), raw::pair());
             raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
             if hold_connection {
                 holder.give(fork(sleep_indefinitely));
@@ -339,14 +314,14 @@ fn false_liveness_word_is_overruled_by_end_or_hang_up() {
 fn silent_successor_does_not_delay_past_deadline() {
     alone!();
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
-    let mut lane = lane(&options.handshake_timeout(10 * AMPLE));
-    let path = lane._place.path.clone();
-    std::fs::remove_file(&path).expect("the name is removed");
+    let place = place();
+    let path = &place.path;
+    let mut lane = raw::receiver(path, &options.handshake_timeout(10 * AMPLE), 4096);
     let socket = raw::socket();
-    let address = rustix::net::SocketAddrUnix::new(&path).expect("a path");
+    let address = SocketAddrUnix::new(path).expect("a path");
     rustix::net::bind(&socket, &address).expect("bind");
     rustix::net::listen(&socket, 0).expect("listen");
-    let _first = raw::dial(&path);
+    let _first = raw::dial(path);
     lane.page.half(64).store(1 << 30, Ordering::Relaxed);
     let started = Instant::now();
     for _ in 0..3 {
@@ -376,16 +351,15 @@ fn other_user_is_refused_unless_allowed() {
             options = options.allow_uid(NOBODY);
         }
         let mut mailbox = options.bind(&place.path).expect("binds");
-        let path = place.path.clone();
-        let child = fork(move || {
+        let child = fork(|| {
             // SAFETY: the child is single-threaded, and only drops its privilege.
             assert_eq!(unsafe { libc::setuid(NOBODY) }, 0);
-            let refused = Sender::connect(&path).and_then(|mut sender| {
+            let refused = Sender::connect(&place.path).and_then(|mut sender| {
                 sender.send(b"hello")?;
                 sender.wait_acked(Some(AMPLE))
             });
             assert_eq!(refused.expect_err("the owner is another user").errno(), libc::EACCES);
-            let answer = Options::new().allow_uid(0).connect(&path).and_then(|mut sender| {
+            let answer = Options::new().allow_uid(0).connect(&place.path).and_then(|mut sender| {
                 sender.send(b"hello")?;
                 sender.wait_acked(Some(AMPLE))
             });

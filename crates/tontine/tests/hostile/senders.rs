@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{AMPLE, place, until};
+use crate::common::*;
 use crate::raw::{RING, header, hello, hello_at};
 use rustix::fs::MemfdFlags;
-use tontine::mailbox::{Mailbox, Options, Sender};
+use tontine::mailbox::{Mailbox, Options, Order, Sender};
 use tontine::{Error, Peer};
 
 /// Returns the mailbox's description of a protocol violation.
@@ -42,9 +42,8 @@ fn faults(mailbox: &mut Mailbox) -> Vec<Error> {
 #[test]
 fn silent_connection_is_dropped_without_blocking_others() {
     alone!();
-    let place = place();
     let options = Options::new().handshake_timeout(Duration::from_millis(100));
-    let mut mailbox = options.bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound_with(&options);
     let silent = raw::dial(&place.path);
     let mut sender = Sender::connect(&place.path).expect("connects");
     still_serves(&mut mailbox, &mut sender);
@@ -62,12 +61,10 @@ fn silent_connection_is_dropped_without_blocking_others() {
 #[test]
 fn open_descriptors_are_bounded_under_10000_connections() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let open = || std::fs::read_dir("/proc/self/fd").expect("a folder").count();
+    let (place, mut mailbox) = bound();
     let (path, done) = (place.path.clone(), AtomicBool::new(false));
     thread::scope(|threads| {
-        let before = open();
+        let before = open_descriptors();
         threads.spawn(|| {
             let mut held = std::collections::VecDeque::new();
             for _ in 0..10_000 {
@@ -96,7 +93,11 @@ fn open_descriptors_are_bounded_under_10000_connections() {
             }
             // These are the descriptors of 64 pending connections, the hostile peer's own 101, and
             // the descriptors of other tests.
-            assert!(open() < before + 400, "{} descriptors, {before} before", open());
+            assert!(
+                open_descriptors() < before + 400,
+                "{} descriptors, {before} before",
+                open_descriptors()
+            );
             mailbox.ack();
         }
         honest.join().expect("all messages are read");
@@ -106,9 +107,7 @@ fn open_descriptors_are_bounded_under_10000_connections() {
 #[test]
 fn malformed_hello_is_refused() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     still_serves(&mut mailbox, &mut sender);
     let good = hello(1 << 20, &[12]);
     let longest = hello(1 << 20, &[12; 32]);
@@ -140,8 +139,7 @@ fn malformed_hello_is_refused() {
 #[test]
 fn version_mismatch_error_names_both_versions() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
     let mut bytes = hello(1 << 20, &[12]);
     bytes[4] = 9;
@@ -153,8 +151,7 @@ fn version_mismatch_error_names_both_versions() {
 #[test]
 fn hello_with_wrong_descriptor_count_is_refused() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let chunk = raw::chunk(12);
     for count in [0, 1, 3, 253] {
         let socket = raw::dial(&place.path);
@@ -196,9 +193,7 @@ fn invalid_chunks() -> Vec<(&'static str, OwnedFd)> {
 #[test]
 fn descriptor_of_invalid_kind_is_refused() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     still_serves(&mut mailbox, &mut sender);
     let chunk = raw::chunk(12);
     for (name, invalid_chunks) in invalid_chunks() {
@@ -226,8 +221,7 @@ fn descriptor_of_invalid_kind_is_refused() {
 #[test]
 fn lane_with_many_small_chunks_is_refused() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let (socket, _first) = raw::lane(&place.path);
     assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
     let chunk = raw::chunk(12);
@@ -246,14 +240,13 @@ fn lane_with_many_small_chunks_is_refused() {
 #[test]
 fn closing_refused_descriptors_does_not_wait() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let chunk = raw::chunk(12);
     let good = hello(1 << 20, &[12]);
     let mut version = good.clone();
     version[4] = 9;
     let started = Instant::now();
-    for bytes in [good.clone(), version, raw::note(77, &[]), raw::note(raw::ROOM, &[])] {
+    for bytes in [good.clone(), version, raw::note(77, &[]), raw::note(raw::SPACE, &[])] {
         let (tcp, _unread) = raw::lingering();
         let socket = raw::dial(&place.path);
         assert!(raw::send(&socket, &bytes, &[tcp.as_fd(), chunk.fd.as_fd()]));
@@ -270,12 +263,62 @@ fn closing_refused_descriptors_does_not_wait() {
     assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
 }
 
+/// An old stamp puts a message first in its scan, and a stamp in the future last. Other senders'
+/// messages keep their order, and none is withheld.
+#[test]
+fn false_stamps_move_only_own_messages() {
+    alone!();
+    let place = place();
+    let mut mailbox = Options::new().order(Order::Causal).bind(&place.path).expect("binds");
+    let mut honest = [0, 1].map(|_| Sender::connect(&place.path).expect("connects"));
+    let (_socket, chunk) = raw::lane(&place.path);
+    // Each record is a stamp, and a message of eight zeros.
+    let future = header(4, u64::from(u32::MAX)) | 0x7f_ffff << 40;
+    let stamps = [header(4, 0), future, header(4, 1), future, header(4, 2)];
+    for (index, stamp) in stamps.into_iter().enumerate() {
+        let at = RING + 24 * index;
+        chunk.put_message(at + 8, 8);
+        chunk.put(at, stamp);
+    }
+    for number in 1..=100_u64 {
+        honest[number as usize % 2].send(&number.to_ne_bytes()).expect("sent");
+    }
+    let mut received: Vec<u64> = (0..105)
+        .map(|_| {
+            let message = mailbox.recv_timeout(AMPLE).expect("a message");
+            u64::from_ne_bytes(message[..].try_into().expect("eight bytes"))
+        })
+        .collect();
+    received.retain(|number| *number != 0);
+    assert_eq!(received, (1..=100).collect::<Vec<_>>());
+    assert_eq!(mailbox.take_errors(), []);
+}
+
+/// Regression: a scan in causal order had no end before the lane cap, so a sender that refilled its
+/// small chunk with old stamps held up all others for 64 MiB.
+#[test]
+fn endless_old_stamps_hold_up_others_for_one_chunk() {
+    const RECORD: u64 = 32;
+    alone!();
+    let place = place();
+    let mut mailbox = Options::new().order(Order::Causal).bind(&place.path).expect("binds");
+    let mut honest = Sender::connect(&place.path).expect("connects");
+    let (_socket, chunk) = raw::lane(&place.path);
+    // The records fill the ring, and no one removes them, so the lane never ends.
+    for at in (RING..4096).step_by(RECORD as usize) {
+        chunk.put_message(at + 8, RECORD - 16);
+        chunk.put(at, header(4, 1));
+    }
+    honest.send(b"honest").expect("sent");
+    let is_honest = |_: &usize| &*mailbox.recv_timeout(AMPLE).expect("a message") == b"honest";
+    let arrived = (0..1000).find(is_honest).expect("it arrives");
+    assert!(arrived as u64 <= 2 * 4096 / RECORD, "after {arrived} messages");
+}
+
 #[test]
 fn garbage_in_chunk_closes_only_that_lane() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     still_serves(&mut mailbox, &mut sender);
     let end = 4096 - RING as u64;
     let cases = [
@@ -287,6 +330,7 @@ fn garbage_in_chunk_closes_only_that_lane() {
         ("padding too long", header(2, end), "padding record does not reach"),
         ("padding after padding", header(2, end - 8), "padding record follows a padding"),
         ("next, and nothing queued", header(3, 12), "but no chunk was passed"),
+        ("a stamp of nothing", header(4, 7), "a stamp is not followed by a message"),
     ];
     for (name, word, expected) in cases {
         let (_socket, chunk) = raw::lane(&place.path);
@@ -303,9 +347,7 @@ fn garbage_in_chunk_closes_only_that_lane() {
 #[test]
 fn chain_of_empty_chunks_is_bounded() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     still_serves(&mut mailbox, &mut sender);
     let (socket, mut chunk) = raw::lane(&place.path);
     for sequence in 1..200 {
@@ -336,8 +378,7 @@ fn chain_of_empty_chunks_is_bounded() {
 #[test]
 fn hello_with_unreachable_positions_is_refused() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let last = u64::MAX - 7;
     let cases = [(last, last), (8, 16), (4, 0), (last, 0), (9, 8), (1 << 63, 1 << 63)];
     for (position, base) in cases {
@@ -352,8 +393,7 @@ fn hello_with_unreachable_positions_is_refused() {
 #[test]
 fn chunk_changed_during_read_is_harmless() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let until = Instant::now() + Duration::from_millis(300);
     let stop = AtomicBool::new(false);
     thread::scope(|threads| {
@@ -382,9 +422,7 @@ fn chunk_changed_during_read_is_harmless() {
 #[test]
 fn flood_of_control_messages_does_not_delay_others() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     let stop = AtomicBool::new(false);
     let (socket, _chunk) = raw::lane(&place.path);
     thread::scope(|threads| {
@@ -411,8 +449,7 @@ fn flood_of_control_messages_does_not_delay_others() {
 #[test]
 fn protocol_violator_gets_error_at_next_message() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (_place, mut mailbox) = bound();
     let (ours, theirs) = raw::pair();
     mailbox.adopt(ours).expect("takes the socket");
     let another = theirs.try_clone().expect("a copy");
@@ -433,8 +470,7 @@ fn protocol_violator_gets_error_at_next_message() {
 #[test]
 fn withdrawn_answered_hello_leaves_no_open_lane() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
     const HANDOVER_AT: usize = 68;
     chunk.half(HANDOVER_AT).store(1, Ordering::Relaxed);
@@ -458,12 +494,11 @@ fn withdrawn_answered_hello_leaves_no_open_lane() {
 #[test]
 fn request_for_memory_with_huge_max_lanes_is_harmless() {
     alone!();
-    let place = place();
     let options = Options::new().max_lanes(usize::MAX).lane_cap(u64::MAX);
-    let mut mailbox = options.bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound_with(&options);
     let (socket, chunk) = (raw::dial(&place.path), raw::chunk(12));
     raw::send(&socket, &hello(1 << 20, &[12]), &[raw::life(), chunk.fd.as_fd()]);
-    until("the lane is accepted", || mailbox.try_recv().is_err() && mailbox.sender_count() == 1);
+    accept(&mut mailbox);
     for bytes in [1 << 30, u64::MAX] {
         let halves = [bytes as u32, (bytes >> 32) as u32];
         raw::send(&socket, &raw::note(raw::WANT, &halves), &[]);

@@ -11,5 +11,4 @@ mod common;
 mod heap;
 #[path = "../heap_members/mod.rs"]
 mod heap_members;
-mod mailbox;
 mod out_of_memory;

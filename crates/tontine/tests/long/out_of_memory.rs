@@ -25,7 +25,7 @@ const LIMIT: usize = 8 * MIB;
 const AMPLE: usize = 256 * MIB;
 /// Memory added while the member sleeps because not even a page for its tables is left.
 const CRUMB: usize = 16 << 10;
-const TIMEOUT_MS: i32 = 500;
+const TIMEOUT_MS: u64 = 500;
 /// Size of the heap, many times the limit.
 const HEAP: usize = 64 * MIB;
 /// Bytes of a block; 64 blocks fill a slab.

@@ -2,21 +2,20 @@
 
 #![allow(unsafe_code, reason = "fork")]
 
-use crate::{common, raw};
+use crate::raw;
 use std::env::set_current_dir;
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, Signal, fork, kill, place, reap, signal, sleep_indefinitely, until};
+use crate::common::*;
 use rustix::net::{SocketAddrUnix, SocketType};
 use tontine::Error;
 use tontine::mailbox::{Address, Mailbox, OnDeath, Options, Sender};
 
 /// Creates two folders next to each other.
-fn folders(place: &common::Place) -> [PathBuf; 2] {
+fn folders(place: &Place) -> [PathBuf; 2] {
     ["one", "two"].map(|name| {
         let folder = place.path.with_file_name(name);
         std::fs::create_dir(&folder).expect("a folder");
@@ -179,15 +178,13 @@ fn live_socket_of_another_program_is_not_replaced() {
 fn path_of_dead_program_is_free_though_child_holds_listener() {
     alone!();
     let place = place();
-    let (made, make) = std::io::pipe().expect("a pipe");
+    let made = Signal::new();
     let program = fork(|| {
         let _listener = raw::listen(&place.path);
-        let child = fork(sleep_indefinitely);
-        (&make).write_all(&child.to_ne_bytes()).expect("notified");
+        made.give(fork(sleep_indefinitely));
         sleep_indefinitely();
     });
-    let mut child = [0; 4];
-    (&made).read_exact(&mut child).expect("notified");
+    let child = made.take();
     let error = Mailbox::bind(&place.path).expect_err("the program lives");
     let holder = Some(program.cast_unsigned());
     let address = place.path.display().to_string();
@@ -195,7 +192,7 @@ fn path_of_dead_program_is_free_though_child_holds_listener() {
     kill(program);
     let bound = Mailbox::bind(&place.path);
     // SAFETY: the child was forked by the program, and this test alone ends it.
-    unsafe { libc::kill(i32::from_ne_bytes(child), libc::SIGKILL) };
+    unsafe { libc::kill(child, libc::SIGKILL) };
     bound.expect("the program has ended");
 }
 
@@ -204,8 +201,7 @@ fn path_of_dead_program_is_free_though_child_holds_listener() {
 #[test]
 fn removed_lock_file_admits_no_second_owner_and_is_reported() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let lock = place.path.with_file_name("mailbox.lock");
     std::fs::remove_file(&lock).expect("removed");
     let error = Mailbox::bind(&place.path).expect_err("the first owner lives");

@@ -13,10 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::asleep::until_others_sleep;
-use crate::common::{
-    AMPLE, Signal, bare_fork, connect, fork, kill, place, reap, sleep_indefinitely, until,
-};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use crate::common::*;
+use crate::raw;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tontine::Error;
@@ -117,33 +115,6 @@ fn async_messages_of_several_senders_arrive_in_order() {
                 task.await.expect("the sender's task");
             }
             assert!(mailbox.get_mut().take_errors().is_empty());
-        });
-    }
-}
-
-#[test]
-fn awaited_recv_is_woken_by_message() {
-    alone!();
-    let place = place();
-    for runtime in both() {
-        runtime.block_on(async {
-            let mut mailbox = mailbox(&Options::new(), &place.path);
-            let path = place.path.clone();
-            let sending = thread::spawn(move || {
-                let mut sender = Sender::connect(&path).expect("connects");
-                for number in 0..300_u32 {
-                    thread::sleep(Duration::from_micros(u64::from(number % 7) * 50));
-                    sender.send(&number.to_le_bytes()).expect("sent");
-                }
-                sender.wait_acked(Some(AMPLE)).expect("all messages are read");
-            });
-            for number in 0..300_u32 {
-                let message = one(&mut mailbox).await;
-                assert_eq!(*message, number.to_le_bytes());
-            }
-            mailbox.get_mut().ack();
-            let _ = mailbox.get_mut().try_recv();
-            sending.join().expect("the sender's thread");
         });
     }
 }
@@ -307,13 +278,10 @@ fn awaited_send_finds_live_successor() {
     alone!();
     let place = place();
     let options = Options::new().lane_cap(NARROW).on_death(OnDeath::WaitForSuccessor);
-    let path = place.path.clone();
     let reader = fork(|| {
-        let mut mailbox = Options::new().lane_cap(NARROW).bind(&path).expect("binds");
+        let mut mailbox = Options::new().lane_cap(NARROW).bind(&place.path).expect("binds");
         let _ = mailbox.recv().expect("the first message");
-        loop {
-            thread::park();
-        }
+        sleep_indefinitely();
     });
     one_thread().block_on(async {
         let mut sender = AsyncSender::new(connect(&options, &place.path));
@@ -332,28 +300,13 @@ fn awaited_send_finds_live_successor() {
         });
         killing.await.expect("killed");
         tokio::time::sleep(Duration::from_millis(30)).await;
-        let mut mailbox = mailbox(&options, &place.path);
+        let mut mailbox = mailbox(&Options::new().lane_cap(NARROW), &place.path);
         // The first message was handed out and never acknowledged.
         for number in 0..100_u32 {
             let message = one(&mut mailbox).await;
             assert_eq!(*message, number.to_le_bytes().repeat(100));
         }
         sending.await.expect("the sender's task");
-    });
-}
-
-#[test]
-fn more_senders_than_one_scan_accepts_are_all_welcomed() {
-    alone!();
-    let place = place();
-    one_thread().block_on(async {
-        let mut mailbox = mailbox(&Options::new(), &place.path);
-        let mut senders = connected(100, &place.path);
-        nothing_until(&mut mailbox, || all_are_welcomed(&mut senders)).await;
-        assert_eq!(mailbox.get_ref().sender_count(), 100);
-        senders[99].send(b"from the last").expect("sent");
-        let message = one(&mut mailbox).await;
-        assert_eq!(&*message, b"from the last");
     });
 }
 
@@ -385,11 +338,8 @@ fn silent_connection_is_dropped_while_recv_is_awaited() {
     one_thread().block_on(async {
         let options = Options::new().handshake_timeout(Duration::from_millis(50));
         let mut mailbox = mailbox(&options, &place.path);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let silent =
-            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
-        let address = SocketAddrUnix::new(&place.path).expect("an address");
-        rustix::net::connect(&silent, &address).expect("connects");
+        let silent = raw::dial(&place.path);
+        rustix::io::ioctl_fionbio(&silent, true).expect("set");
         let is_dropped = || rustix::io::read(&silent, &mut [0; 1]) == Ok(0);
         nothing_until(&mut mailbox, is_dropped).await;
     });

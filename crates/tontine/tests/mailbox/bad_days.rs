@@ -7,29 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::asked_back::until_asked_back;
-use crate::common::{
-    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_indefinitely,
-    until,
-};
+use crate::common::*;
+use crate::requested_back::until_requested_back;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
-
-/// Regression: the lock was named after the address `PATH.lock`. This created `PATH.lock.lock`, and
-/// errors named a file instead of the mailbox.
-#[test]
-fn addr_in_use_names_mailbox_and_lock_file_matches() {
-    alone!();
-    let place = place();
-    let _mailbox = Mailbox::bind(&place.path).expect("binds");
-    let error = Mailbox::bind(&place.path).expect_err("taken");
-    let address = place.path.display().to_string();
-    assert_eq!(error, Error::AddrInUse { address, holder: Some(std::process::id()) });
-    let folder = std::fs::read_dir(place.path.parent().expect("a folder")).expect("read");
-    let mut names: Vec<_> = folder.map(|entry| entry.expect("an entry").file_name()).collect();
-    names.sort();
-    assert_eq!(names, ["mailbox", "mailbox.lock"]);
-}
 
 #[test]
 fn invalid_socket_path_is_refused_and_left_unchanged() {
@@ -146,11 +127,10 @@ fn second_successor_gets_error_naming_first() {
     let rival = || {
         let go = Signal::new();
         let done = Signal::new();
-        let path = place.path.clone();
         let pid = fork(|| {
             for _ in 0..rounds {
                 go.take();
-                match Mailbox::bind(&path) {
+                match Mailbox::bind(&place.path) {
                     Ok(mailbox) => {
                         done.give(0);
                         go.take();
@@ -177,47 +157,6 @@ fn second_successor_gets_error_naming_first() {
         rivals.iter().for_each(|(_, _, done)| assert_eq!(done.take(), -2));
     }
     rivals.iter().for_each(|(pid, ..)| assert_eq!(reap(*pid), 0));
-}
-
-#[test]
-fn stopped_receiver_resumes_at_last_position() {
-    alone!();
-    let place = place();
-    let path = place.path.clone();
-    let reader = fork(|| {
-        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
-        let mut expected = 0_u32;
-        loop {
-            let message = mailbox.recv().expect("a message");
-            assert_eq!(message[..4], expected.to_le_bytes());
-            expected += 1;
-        }
-    });
-    let mut sender = connect(&Options::new(), &place.path);
-    let mut next = 0_u32;
-    let message = |next: &mut u32| {
-        let bytes = next.to_le_bytes().repeat(100);
-        *next += 1;
-        bytes
-    };
-    sender.send(&message(&mut next)).expect("sent");
-    sender.wait_acked(Some(AMPLE)).expect("read");
-    signal(reader, libc::SIGSTOP);
-    let full = loop {
-        let bytes = message(&mut next);
-        if let Err(error) = sender.try_send(&bytes) {
-            next -= 1;
-            break error;
-        }
-    };
-    assert_eq!(full, Error::WouldBlock);
-    assert!(sender.unread_bytes() > 1 << 14, "the lane fills");
-    assert_eq!(sender.send_timeout(&[0; 400], SHORT), Err(Error::TimedOut));
-    signal(reader, libc::SIGCONT);
-    for _ in 0..1000 {
-        sender.send_timeout(&message(&mut next), AMPLE).expect("sent");
-    }
-    kill(reader);
 }
 
 #[test]
@@ -255,20 +194,6 @@ fn closed_mailbox_ends_blocked_send() {
     }
 }
 
-#[test]
-fn empty_messages_are_delivered() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    for _ in 0..10_000 {
-        sender.send(b"").expect("sent");
-        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
-    }
-    sender.reserve(0).expect("space is free").commit().expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"");
-}
-
 /// Regression: a large chunk was returned, and the receiver died before it continued in the small
 /// chunk. Its last position was before the small chunk, and no successor accepts such a position.
 #[test]
@@ -276,11 +201,10 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
     alone!();
     let place = place();
     for on_death in [OnDeath::WaitForSuccessor, OnDeath::Fail] {
-        let path = place.path.clone();
-        let (sent, asked, stopped) = (Signal::new(), Signal::new(), Signal::new());
+        let (sent, requested, stopped) = (Signal::new(), Signal::new(), Signal::new());
         let reader = fork(|| {
             let options = Options::new().shrink_after(Duration::from_millis(10));
-            let mut mailbox = options.bind(&path).expect("binds");
+            let mut mailbox = options.bind(&place.path).expect("binds");
             let _ = mailbox.recv().expect("a message");
             mailbox.ack();
             // No message is read, and no memory requested, before all messages are sent.
@@ -289,11 +213,11 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
                 let _ = mailbox.recv().expect("a message");
             }
             mailbox.ack();
-            while !asked.is_given() {
+            while !requested.is_given() {
                 let nothing = mailbox.recv_timeout(Duration::from_millis(5));
                 assert_eq!(nothing.expect_err("no message yet"), Error::TimedOut);
             }
-            asked.take();
+            requested.take();
             stopped.give(0);
             sleep_indefinitely();
         });
@@ -305,8 +229,8 @@ fn receiver_death_after_shrink_leaves_usable_lane() {
         }
         sent.give(0);
         sender.wait_acked(Some(AMPLE)).expect("read");
-        until_asked_back();
-        asked.give(0);
+        until_requested_back();
+        requested.give(0);
         stopped.take();
         sender.send(b"first").expect("sent, in the small chunk");
         assert_eq!(sender.take_unread().expect_err("the receiver lives"), Error::WouldBlock);
@@ -364,7 +288,7 @@ fn file_size_limit_is_error_without_signal() {
     let child = bare_fork(|| {
         limit_files(0);
         let error = Mailbox::bind(&place.path).expect_err("no page for its life");
-        assert_eq!(error, Error::FileTooLarge { asked: 69_632, limit: 0 });
+        assert_eq!(error, Error::FileTooLarge { requested: 69_632, limit: 0 });
         let error = heap::shared::Heap::create(1 << 20);
         assert!(matches!(error, Err(heap::HeapError::FileTooLarge { limit: 0, .. })));
     });
@@ -390,7 +314,7 @@ fn file_size_limit_is_error_without_signal() {
         sender.send(&[3; 1000]).expect("the reader frees space");
         limit_files(0);
         let error = Sender::connect(&place.path).expect_err("no chunk");
-        assert_eq!(error, Error::FileTooLarge { asked: 4096, limit: 0 });
+        assert_eq!(error, Error::FileTooLarge { requested: 4096, limit: 0 });
     });
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"one");
     mailbox.ack();
@@ -412,9 +336,8 @@ fn refusal_after_setuid_names_allowed_users() {
     std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .expect("chmod");
     let bound = Signal::new();
-    let path = place.path.clone();
     let receiver = fork(|| {
-        let mut mailbox = Options::new().mode(0o666).allow_uid(7).bind(&path).expect("binds");
+        let mut mailbox = Options::new().mode(0o666).allow_uid(7).bind(&place.path).expect("binds");
         // SAFETY: the child is single-threaded, and only drops its privilege.
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         bound.give(0);
@@ -434,7 +357,7 @@ fn refusal_after_setuid_names_allowed_users() {
         assert_eq!(unsafe { libc::setuid(65534) }, 0);
         // The sender may be refused before its first message.
         let mut error = None;
-        match options.connect(&path) {
+        match options.connect(&place.path) {
             Ok(mut sender) => until("the sender is refused", || {
                 error = sender.service().err();
                 error.is_some()
@@ -444,7 +367,7 @@ fn refusal_after_setuid_names_allowed_users() {
         let text = error.expect("refused").to_string();
         assert!(text.contains("(uid 65534) was refused by the other end"), "{text}");
         // The sender allows only uid 0, which owns the listener, so only a new connection fails.
-        let error = Options::new().connect(&path).err();
+        let error = Options::new().connect(&place.path).err();
         assert!(error.is_none_or(|error| error.to_string().contains("expected uid 65534")));
     });
     assert_eq!((reap(sender), reap(receiver)), (0, 0));

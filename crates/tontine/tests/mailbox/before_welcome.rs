@@ -5,10 +5,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
+use tontine::mailbox::{Mailbox, MailboxOptions, OnDeath, Options, Sender, WaitStrategy};
 
 use crate::common::{AMPLE, Signal, connect, fork, kill, place, reap, sleep_indefinitely, until};
 use crate::shortage::{become_ordinary_user, open_to_all};
@@ -17,9 +16,9 @@ use crate::shortage::{become_ordinary_user, open_to_all};
 const LENGTHS: [usize; 5] = [1000, 5000, 65_536, 0, 30_000];
 
 /// Receivers whose caps are smaller than the chunks, and the default.
-fn receivers() -> [Options; 3] {
+fn receivers() -> [MailboxOptions; 3] {
     let small = Options::new().lane_cap(4096);
-    [Options::new(), small.clone(), small.mailbox_cap(3 * 4096).max_lanes(3)]
+    [Options::new().into(), small.clone().into(), small.mailbox_cap(3 * 4096).max_lanes(3)]
 }
 
 /// Sends one message of each length, all bytes of which are `mark`.
@@ -48,7 +47,7 @@ fn receive_all(mailbox: &mut Mailbox, senders: usize, polls: bool) {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// One thread uses both ends, over each kind of address.
+/// A thread uses both ends, over each kind of address.
 #[test]
 fn message_of_64_kib_needs_no_receiving_call() {
     alone!();
@@ -60,8 +59,7 @@ fn message_of_64_kib_needs_no_receiving_call() {
         send_all(&mut sender, 1);
         receive_all(&mut mailbox, 1, false);
     }
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).expect("a pair");
+    let (ours, theirs) = crate::raw::pair();
     let mut sender = Sender::from_socket(theirs).expect("connects");
     send_all(&mut sender, 1);
     let mut mailbox = Mailbox::unbound().expect("a mailbox");
@@ -82,9 +80,8 @@ fn messages_of_ended_senders_arrive_whatever_caps_are() {
     for (options, polls) in cases.chain(receivers().map(|options| (options, true))) {
         let mut mailbox = options.bind(&place.path).expect("binds");
         for mark in 0..3 {
-            let path = place.path.clone();
-            let child = fork(move || {
-                let mut sender = Sender::connect(&path).expect("connects");
+            let child = fork(|| {
+                let mut sender = Sender::connect(&place.path).expect("connects");
                 send_all(&mut sender, mark);
                 std::mem::forget(sender);
             });
@@ -137,9 +134,8 @@ fn messages_before_acceptance_reach_successor() {
     alone!();
     let place = place();
     for options in receivers() {
-        let path = place.path.clone();
-        let owner = fork(move || {
-            let _mailbox = Mailbox::bind(&path).expect("binds");
+        let owner = fork(|| {
+            let _mailbox = Mailbox::bind(&place.path).expect("binds");
             sleep_indefinitely();
         });
         let waiting = Options::new().on_death(OnDeath::WaitForSuccessor);
@@ -163,7 +159,7 @@ fn chunk_refused_with_unread_welcome_returns_no_acked_message() {
     alone!();
     let place = place();
     let options = open_to_all(&place.path);
-    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut mailbox = options.clone().mode(0o666).bind(&place.path).expect("binds");
     let closed = Signal::new();
     let child = fork(|| {
         become_ordinary_user();

@@ -9,8 +9,7 @@
 //!   mailboxes; each way returns the same messages, and none when there is none.
 //! - Concurrent senders do not mix, lose or repeat messages, and each sender's keep their order.
 //! - Each end learns that the other has closed, at once or during a wait, after the messages.
-//! - Another process, forked or started, sends and receives under a name, and a message passes the
-//!   name of a mailbox on.
+//! - Another process, forked or started, sends and receives under a name that a message passed on.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::asleep::{until_asleep, until_others_sleep};
-use crate::common::{AMPLE, Place, SHORT, fork, place, reap, signal, until};
+use crate::common::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use tontine::Error;
@@ -327,90 +326,6 @@ fn has_no_receiver(sender: &mut Sender) {
     assert!(matches!(sender.try_clone(), Err(Error::NoMailbox { .. })));
 }
 
-/// The names of mailboxes in a message have the role of sending ends: its receiver connects.
-#[test]
-fn mailboxes_named_in_message_are_reached() {
-    alone!();
-    let first = |count: usize| Vec::from_iter(0..count);
-    let packets = [1, 2, 3, 4, 5, 6, 64].map(|count| (first(count), PACKET));
-    let big = [1, 2, 3, 4, 5, 6].map(|count| (first(count), 1 << 20));
-    let others = [
-        (vec![0], 0),
-        (vec![0, 1], 0),
-        (vec![0, 0, 0], 0),
-        (vec![0], 65_536),
-        (first(63), PACKET + 1),
-    ];
-    for (named, length) in packets.into_iter().chain(big).chain(others) {
-        let count = named.iter().max().expect("a name") + 1;
-        let (place, mut mailboxes, _senders) = channels(count);
-        let (mut outer, mut sender) = channel(&place.path);
-        let names = named.iter().map(|&index| numbered(&place, index).display().to_string() + "\n");
-        let mut message = names.collect::<String>().into_bytes();
-        message.resize(message.len().max(length), b'.');
-        let received = thread::scope(|threads| {
-            let mut sending = || send(&mut sender, &message);
-            if length > PACKET + 1 {
-                threads.spawn(sending);
-            } else {
-                sending();
-            }
-            blocking(&mut outer)
-        });
-        assert!(received == message, "{named:?}");
-        let received = String::from_utf8(received).expect("text");
-        for (name, &index) in received.lines().zip(&named) {
-            let mut sender = Sender::connect(name).expect("connects");
-            send(&mut sender, &bytes(65_536, 2));
-            assert!(in_time(&mut mailboxes[index]) == bytes(65_536, 2), "{name}");
-        }
-        // The name of a closed mailbox arrives too, and leads to none.
-        drop(mailboxes);
-        send(&mut sender, &message[..message.len().min(1000)]);
-        let received = String::from_utf8(blocking(&mut outer)).expect("text");
-        let name = received.lines().next().expect("a name");
-        assert!(matches!(Sender::connect(name), Err(Error::NoMailbox { .. })));
-    }
-}
-
-#[test]
-fn each_of_several_mailboxes_is_announced() {
-    alone!();
-    let rounds = [
-        (vec![vec![0], vec![1], vec![0, 1]], 7),
-        (vec![vec![0]], 0),
-        (vec![vec![0, 1]], 65_536),
-        (vec![vec![0, 1]], 1 << 20),
-    ];
-    for (rounds, length) in rounds {
-        let (_place, mut mailboxes, mut senders) = channels(2);
-        if length == 0 {
-            assert_eq!(select(&mut mailboxes, Duration::ZERO), []);
-        }
-        for indices in rounds {
-            let mut received = thread::scope(|threads| {
-                for (index, sender) in senders.iter_mut().enumerate() {
-                    let mut sending = move || send(sender, &bytes(length, index as u8));
-                    match indices.contains(&index) {
-                        true if length > PACKET => drop(threads.spawn(sending)),
-                        true => sending(),
-                        false => {}
-                    }
-                }
-                let mut received = Vec::new();
-                while received.len() < indices.len() {
-                    received.append(&mut select(&mut mailboxes, AMPLE));
-                }
-                received
-            });
-            received.sort();
-            let expected = indices.iter().map(|&index| (index, bytes(length, index as u8)));
-            assert!(received == Vec::from_iter(expected), "{indices:?}, {length} bytes");
-            assert_eq!(select(&mut mailboxes, SHORT), []);
-        }
-    }
-}
-
 #[test]
 fn mailboxes_of_concurrent_senders_get_all_in_order() {
     alone!();
@@ -466,27 +381,6 @@ fn wait_continues_after_stop_of_receiver() {
         send(&mut sender, b"wakes");
         assert_eq!(in_time(&mut outer), b"woken");
         assert_eq!(reap(child), 0);
-    }
-}
-
-#[test]
-fn name_is_served_before_and_after_its_first_sender() {
-    alone!();
-    let place = place();
-    for receives_first in [true, false] {
-        let mut server = Mailbox::bind(&place.path).expect("binds");
-        let path = place.path.clone();
-        let mut sending = Some(thread::spawn(move || {
-            if receives_first {
-                until_others_sleep();
-            }
-            send(&mut Sender::connect(&path).expect("connects"), b"1234567");
-        }));
-        if !receives_first {
-            sending.take().expect("a thread").join().expect("sent");
-        }
-        assert_eq!(blocking(&mut server), b"1234567");
-        sending.into_iter().for_each(|thread| thread.join().expect("sent"));
     }
 }
 

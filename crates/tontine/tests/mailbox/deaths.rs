@@ -2,51 +2,12 @@
 
 #![allow(unsafe_code, reason = "waitpid for a stopped process")]
 
-use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
-
-use crate::asleep::until_others_sleep;
-use crate::common::{
-    AMPLE, SHORT, Signal, connect, fork, kill, place, reap, signal, sleep_indefinitely, until,
-};
+use crate::common::*;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
-
-/// Sends until the lane is full.
-fn fill(sender: &mut Sender) {
-    while sender.try_send(&[1; 100]).is_ok() {}
-}
-
-#[test]
-fn exec_of_receiver_is_death_though_pid_lives() {
-    alone!();
-    let place = place();
-    let path = place.path.clone();
-    let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
-        let _ = mailbox.recv().expect("a message");
-        let _ = Command::new("sleep").arg("1000").exec();
-    });
-    let mut sender = connect(&Options::new(), &place.path);
-    sender.send(b"go").expect("sent");
-    let mut error = None;
-    until("the reader calls exec", || {
-        error = sender.send(b"more").err();
-        error.is_some()
-    });
-    assert!(matches!(error, Some(Error::OwnerDied { .. })), "{error:?}");
-    signal(reader, 0);
-    assert!(!sender.take_unread().expect("the unread messages").is_empty());
-    // The kernel marks the liveness word slightly before it closes the close-on-exec descriptors,
-    // including the lock.
-    until("the name is free while the process lives", || Mailbox::bind(&place.path).is_ok());
-    kill(reader);
-}
 
 #[test]
 fn stopped_receiver_is_alive_and_sends_time_out() {
@@ -66,7 +27,7 @@ fn stopped_receiver_is_alive_and_sends_time_out() {
     // SAFETY: the child is our own, and `status` is writable.
     let stopped = unsafe { libc::waitpid(reader, &raw mut status, libc::WUNTRACED) };
     assert_eq!(stopped, reader);
-    fill(&mut sender);
+    while sender.try_send(&[1; 100]).is_ok() {}
     let error = sender.send_timeout(&[1; 100], SHORT).expect_err("full");
     assert_eq!(error, Error::TimedOut);
     signal(reader, libc::SIGCONT);
@@ -75,50 +36,20 @@ fn stopped_receiver_is_alive_and_sends_time_out() {
 }
 
 #[test]
-fn killed_receiver_is_dead_though_child_is_connected() {
-    alone!();
-    let place = place();
-    let options = Options::new().lane_cap(1 << 16);
-    let (path, theirs, connected) = (place.path.clone(), options.clone(), Signal::new());
-    let reader = fork(|| {
-        let mut mailbox = theirs.bind(&path).expect("binds");
-        let _ = mailbox.recv().expect("a message");
-        connected.give(fork(sleep_indefinitely));
-        sleep_indefinitely();
-    });
-    let mut sender = connect(&options, &place.path);
-    sender.send(b"go").expect("sent");
-    until("the lane is welcomed", || sender.peer().is_some() || sender.service().is_err());
-    let child = connected.take();
-    fill(&mut sender);
-    let killing = thread::spawn(move || {
-        until_others_sleep();
-        kill(reader);
-    });
-    let error = sender.send_timeout(&[1; 100], AMPLE).expect_err("the reader has ended");
-    assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
-    killing.join().expect("killed");
-    // SAFETY: the receiver started this process, which no process of the test reaps.
-    unsafe { libc::kill(child, libc::SIGKILL) };
-}
-
-#[test]
 fn killed_ends_leave_only_name_for_next_owner() {
     alone!();
     let place = place();
-    let path = place.path.clone();
     let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         sleep_indefinitely();
     });
-    let path = place.path.clone();
     let sender = fork(|| {
-        let mut sender = connect(&Options::new(), &path);
+        let mut sender = connect(&Options::new(), &place.path);
         for _ in 0..100 {
             sender.send(b"lost with both").expect("sent");
         }
-        std::fs::write(path.with_extension("sent"), b"").expect("written");
+        std::fs::write(place.path.with_extension("sent"), b"").expect("written");
         sleep_indefinitely();
     });
     until("all messages are sent", || place.path.with_extension("sent").exists());
@@ -136,29 +67,9 @@ fn killed_ends_leave_only_name_for_next_owner() {
 }
 
 #[test]
-fn receiver_that_exits_is_dead() {
-    alone!();
-    let place = place();
-    let path = place.path.clone();
-    let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
-        let _ = mailbox.recv().expect("a message");
-        // Without a destructor, the mailbox is not closed.
-        std::mem::forget(mailbox);
-    });
-    let mut sender = connect(&Options::new(), &place.path);
-    sender.send(b"go").expect("sent");
-    assert_eq!(reap(reader), 0);
-    let error = sender.send(b"more").expect_err("the peer has died");
-    assert!(matches!(error, Error::OwnerDied { .. }), "{error}");
-    assert_eq!(sender.take_unread().expect("the unread messages"), [b"go"]);
-}
-
-#[test]
 fn killed_sender_is_reported_after_its_messages() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     // Long messages move the lane to other chunks than its first.
     let child = fork(|| {
         let mut sender = connect(&Options::new(), &place.path);
@@ -178,8 +89,7 @@ fn killed_sender_is_reported_after_its_messages() {
     // The descriptor reports the end, also after several calls.
     while mailbox.sender_count() != 0 {
         if mailbox.arm().expect("armed") {
-            let mut ready = [PollFd::new(&mailbox, PollFlags::IN)];
-            assert_eq!(poll(&mut ready, Some(&AMPLE.try_into().expect("short"))), Ok(1));
+            assert!(is_readable(&mailbox, AMPLE));
         }
         let error = mailbox.recv_timeout(Duration::ZERO).expect_err("no message is left");
         assert_eq!(error, Error::TimedOut);
@@ -189,11 +99,52 @@ fn killed_sender_is_reported_after_its_messages() {
     assert_eq!(mailbox.take_deaths(), []);
 }
 
+/// Messages of at least 1 KiB are stored past the cache or through it, whichever is faster, and
+/// their stream moves the lane to a larger chunk.
+#[test]
+fn large_messages_of_killed_sender_are_whole() {
+    alone!();
+    /// Returns a message whose words all depend on its number, of 1 KiB to 17 KiB or, sometimes, 1
+    /// MiB.
+    fn message(number: u64) -> Vec<u8> {
+        let words = if number % 64 == 63 { 1 << 17 } else { 128 + number * 61 % 2048 };
+        let word = |at: u64| (number << 32 | at).to_le_bytes();
+        (0..words).flat_map(word).collect()
+    }
+    let (place, mut mailbox) = bound();
+    // The first phases of the choice end after 8 MiB.
+    for received in [1, 10, 1500, 3001, 4500] {
+        let child = fork(|| {
+            let messages: Vec<_> = (0..64).map(message).collect();
+            let mut sender = connect(&Options::new(), &place.path);
+            for number in 0.. {
+                sender.send(&messages[number % 64]).expect("sent");
+            }
+        });
+        let expected: Vec<_> = (0..64).map(message).collect();
+        let mut number = 0;
+        while number < received {
+            let got = mailbox.recv_timeout(AMPLE).expect("a message");
+            assert!(*got == expected[number % 64], "message {number}");
+            number += 1;
+        }
+        kill(child);
+        while let Ok(got) = mailbox.recv_timeout(SHORT) {
+            assert!(*got == expected[number % 64], "message {number}");
+            number += 1;
+        }
+        until("the death is reported", || {
+            let _ = mailbox.try_recv();
+            !mailbox.take_deaths().is_empty()
+        });
+        assert_eq!(mailbox.take_errors(), []);
+    }
+}
+
 #[test]
 fn sender_closed_before_exit_is_not_reported_as_dead() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let closed = fork(|| {
         let mut sender = connect(&Options::new(), &place.path);
         for length in [1, 10_000, 100_000] {
@@ -236,8 +187,7 @@ fn sender_that_dumps_core_leaves_sent_messages() {
         return;
     }
     for signal in [libc::SIGABRT, libc::SIGSEGV] {
-        let place = place();
-        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let (place, mut mailbox) = bound();
         let folder = place.path.parent().expect("a folder");
         let child = fork(|| {
             let mut sender = Sender::connect(&place.path).expect("connects");
@@ -270,9 +220,7 @@ fn sender_that_dumps_core_leaves_sent_messages() {
 #[test]
 fn panicking_receiver_leaves_current_message_unread() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut mailbox, mut sender) = channel();
     for job in ["done", "in hand", "waiting"] {
         sender.send(job.as_bytes()).expect("sent");
     }
@@ -295,8 +243,7 @@ fn panicking_receiver_leaves_current_message_unread() {
 fn message_of_panicking_batch_handler_is_redelivered() {
     alone!();
     for panics_at in 0..5 {
-        let place = place();
-        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let (place, mut mailbox) = bound();
         let mut senders: Vec<Sender> =
             (0..2).map(|_| Sender::connect(&place.path).expect("connects")).collect();
         mailbox.try_recv().expect_err("no message yet");

@@ -4,20 +4,18 @@
 #![allow(unsafe_code, reason = "robust mutexes in a forked process")]
 
 use crate::raw;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, sleep_indefinitely, until};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use crate::common::*;
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, SenderOptions};
 
 /// More entries than the kernel walks in one thread's robust list (`ROBUST_LIST_LIMIT`, 2,048).
 const ROBUST_MUTEXES: usize = 2100;
 
-fn waiting() -> Options {
+fn waiting() -> SenderOptions {
     Options::new().on_death(OnDeath::WaitForSuccessor)
 }
 
@@ -33,7 +31,7 @@ fn receiver(path: &Path) -> i32 {
 }
 
 /// Returns a sender with two unacknowledged messages for a killed receiver.
-fn sender_of_killed(place: &Place, options: &Options) -> Sender {
+fn sender_of_killed(place: &Place, options: &SenderOptions) -> Sender {
     let receiver = receiver(&place.path);
     let mut sender = connect(options, &place.path);
     sender.send(b"read").expect("sent");
@@ -66,7 +64,7 @@ fn assert_all_fail(sender: &mut Sender, errno: i32) {
 fn take_unread_keeps_owner_died_error() {
     alone!();
     let place = place();
-    let mut sender = sender_of_killed(&place, &Options::new());
+    let mut sender = sender_of_killed(&place, &Options::new().into());
     assert_eq!(sender.send(b"more").map_err(|error| error.errno()), Err(libc::EOWNERDEAD));
     assert_eq!(sender.take_unread().expect("its messages"), [b"one", b"two"]);
     assert_eq!(sender.unread_bytes(), 0);
@@ -81,9 +79,7 @@ fn take_unread_keeps_owner_died_error() {
 #[test]
 fn take_unread_keeps_closed_error() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut mailbox, mut sender) = channel();
     sender.send(b"read").expect("sent");
     sender.send(b"unread").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"read");
@@ -126,6 +122,52 @@ fn lane_is_handed_over_after_take_unread() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
+/// Messages that an iterator did not return stay in the lane, whatever chunk they are in.
+#[test]
+fn dropped_unread_iterator_leaves_other_messages() {
+    alone!();
+    for taken in [0, 1, 2, 150, 299, 300] {
+        let place = place();
+        let mut sender = sender_of_killed(&place, &waiting());
+        let all: Vec<Vec<u8>> = (0..300_usize).map(|number| vec![number as u8; number]).collect();
+        assert_eq!(sender.take_unread().expect("its messages"), [b"one", b"two"]);
+        for message in &all {
+            sender.send(message).expect("the lane grows");
+        }
+        let first: Vec<_> = sender.take_unread_iter().expect("ended").take(taken).collect();
+        assert_eq!(first, all[..taken]);
+        // The lane still accepts messages, and those left are handed over.
+        sender.send(b"more").expect("stays in the lane");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let mut rest = Vec::new();
+        until("the successor has the rest", || {
+            sender.service().expect("in service");
+            rest.extend(mailbox.try_recv().ok().map(|message| message.into_vec()));
+            rest.last().is_some_and(|last| last == b"more")
+        });
+        let expected: Vec<_> = all[taken..].iter().cloned().chain([b"more".to_vec()]).collect();
+        assert_eq!(rest, expected, "after {taken}");
+        assert_eq!(sender.take_unread_iter().err(), Some(Error::WouldBlock), "the receiver lives");
+        sender.send(b"to the successor").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"to the successor");
+        assert_eq!(mailbox.take_errors(), []);
+    }
+}
+
+#[test]
+fn exhausted_unread_iterator_leaves_read_lane() {
+    alone!();
+    let place = place();
+    let mut sender = sender_of_killed(&place, &Options::new().into());
+    let mut unread = sender.take_unread_iter().expect("ended");
+    assert_eq!(unread.next().as_deref(), Some(&b"one"[..]));
+    // A receiver may have processed the message that was taken, and no other.
+    let parts = sender.take_unread_parts().expect("ended");
+    assert_eq!((parts.in_doubt, parts.unsent), (vec![], vec![b"two".to_vec()]));
+    assert_eq!(sender.take_unread_iter().expect("ended").count(), 0);
+    assert_eq!((sender.unread_bytes(), sender.wait_acked(None)), (0, Ok(())));
+}
+
 /// Regression: a sender over a passed socket had the option to wait for a successor, which cannot
 /// exist without an address. A search for a successor returned the receiver's end, but calls within
 /// the next 5 ms did not search, and put their messages into a lane that no process would ever
@@ -133,14 +175,12 @@ fn lane_is_handed_over_after_take_unread() {
 #[test]
 fn lane_without_address_does_not_wait_for_successor() {
     alone!();
-    let flags = SocketFlags::CLOEXEC;
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .expect("a pair");
+    let (ours, theirs) = raw::pair();
     let mut mailbox = Mailbox::unbound().expect("a mailbox");
     mailbox.adopt(theirs).expect("adopts");
     let mut sender = waiting().connect_socket(ours).expect("the lane begins");
     sender.send(b"unread").expect("sent");
+    assert!(sender.try_clone().is_err(), "the mailbox has no address");
     drop(mailbox);
     assert_all_fail(&mut sender, libc::EOWNERDEAD);
     assert_eq!(sender.take_unread().expect("its message"), [b"unread"]);
@@ -167,7 +207,7 @@ fn lock_robust_mutexes() {
 
 /// Returns a forked receiver whose death the kernel does not mark in its liveness word, and a
 /// sender from which it has read one message.
-fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) {
+fn lane_to_unmarked_receiver(place: &Place, options: &SenderOptions) -> (i32, Sender) {
     let (path, ready) = (place.path.clone(), Signal::new());
     let receiver = fork(|| {
         let mut mailbox = Mailbox::bind(&path).expect("binds");
@@ -192,7 +232,7 @@ fn lane_to_unmarked_receiver(place: &Place, options: &Options) -> (i32, Sender) 
 fn send_after_service_reported_death_fails_despite_life_word() {
     alone!();
     let place = place();
-    let (receiver, mut sender) = lane_to_unmarked_receiver(&place, &Options::new());
+    let (receiver, mut sender) = lane_to_unmarked_receiver(&place, &Options::new().into());
     sender.send(b"unread").expect("sent");
     kill(receiver);
     until("the hang-up is noticed", || sender.service().is_err());
@@ -227,30 +267,9 @@ fn sends_after_unmarked_death_reach_successor_promptly() {
     assert_eq!(mailbox.take_errors(), []);
 }
 
-/// A raw receiver whose liveness word always shows it alive.
-struct Hostile {
-    sender: Sender,
-    socket: OwnedFd,
-    control: raw::Memory,
-    page: raw::Memory,
-    bell: (OwnedFd, OwnedFd),
-    _place: Place,
-}
-
-fn hostile(options: &Options) -> Hostile {
-    let place = place();
-    let listener = raw::listen(&place.path);
-    let mut sender = options.connect(&place.path).expect("connects");
-    let socket = raw::accept(&listener);
-    // If another test forks, its child holds a copy of the listener, which would accept a handover.
-    std::fs::remove_file(&place.path).expect("the name is removed");
-    assert_eq!(raw::receive(&socket).0, raw::HELLO);
-    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-    let bell = rustix::net::socketpair(AddressFamily::UNIX, kind, flags, None).expect("a pair");
-    let (page, control) = (raw::process_page(1), raw::control(0, 1 << 20));
-    raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
-    sender.service().expect("welcomed");
-    Hostile { sender, socket, control, page, bell, _place: place }
+/// Returns a lane to a raw receiver whose liveness word always shows it alive.
+fn hostile(options: &SenderOptions) -> raw::Receiver {
+    raw::receiver(&place().path, options, 1 << 20)
 }
 
 /// Regression: a receiver wrote an invalid position, while its liveness word still showed it alive.
@@ -259,7 +278,7 @@ fn hostile(options: &Options) -> Hostile {
 #[test]
 fn send_after_service_reported_false_position_fails() {
     alone!();
-    let mut lane = hostile(&Options::new());
+    let mut lane = hostile(&Options::new().into());
     lane.sender.send(b"unread").expect("sent");
     lane.control.put(128, 1 << 20);
     assert_eq!(lane.sender.service().map_err(|error| error.errno()), Err(libc::EPROTO));
@@ -274,7 +293,7 @@ fn send_after_service_reported_false_position_fails() {
 #[test]
 fn take_unread_ends_lane_though_life_word_revives() {
     alone!();
-    let mut lane = hostile(&Options::new());
+    let mut lane = hostile(&Options::new().into());
     lane.sender.send(b"unread").expect("sent");
     lane.page.half(64).store(1 << 30, Ordering::Relaxed);
     assert_eq!(lane.sender.take_unread().expect("the receiver appears dead"), [b"unread"]);

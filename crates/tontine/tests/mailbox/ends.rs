@@ -8,27 +8,19 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::asked_back::until_asked_back;
 use crate::asleep::{until_asleep, until_others_sleep};
-use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, reap, until};
+use crate::common::*;
 use crate::raw;
+use crate::shortage::Held;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
-
-fn sleep_indefinitely() -> ! {
-    loop {
-        thread::park();
-    }
-}
 
 /// Regression: the size of a record was computed without an overflow check: a reservation of almost
 /// all of memory took 8 bytes, and its slice extended past the end of every mapping.
 #[test]
 fn reservation_beyond_any_possible_size_is_refused() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut mailbox, mut sender) = channel();
     for joined in [false, true] {
         for length in [usize::MAX, usize::MAX - 7, usize::MAX - 15, isize::MAX as usize, 1 << 40] {
             let refused = |error: Error| matches!(error, Error::TooLarge { .. });
@@ -51,91 +43,26 @@ fn reservation_beyond_any_possible_size_is_refused() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"sent");
 }
 
-/// Regression: `commit` checked only whether the receiver was alive, and returned `Ok` for a
-/// mailbox that had closed.
-#[test]
-fn commit_after_receiver_closed_fails() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    sender.send(b"unread").expect("sent");
-    let _ = mailbox.recv_timeout(AMPLE).expect("the lane is accepted");
-    mailbox.requeue();
-    sender.service().expect("welcomed");
-    let mut room = sender.reserve(4).expect("space is free");
-    room.copy_from_slice(b"late");
-    mailbox.close();
-    assert_eq!(room.commit().expect_err("closed").errno(), libc::EPIPE);
-    assert_eq!(sender.take_unread().expect("the mailbox is closed"), [b"unread"]);
-}
-
-/// Regression: the receiver had requested the large chunk back and was killed while the chunk
-/// contained an uncommitted message. `commit` returned the chunk first, and published the bytes at
-/// that offset of the small chunk, or past its end.
-#[test]
-fn reservation_in_requested_chunk_is_sent_whole() {
-    alone!();
-    let place = place();
-    let path = place.path.clone();
-    let go = Signal::new();
-    let reader = fork(|| {
-        let options = Options::new().shrink_after(Duration::from_millis(1));
-        let mut mailbox = options.bind(&path).expect("binds");
-        // The receiver waits in its mailbox only if it may request memory.
-        for _ in 0..2 {
-            let _ = mailbox.recv().expect("a message");
-            mailbox.ack();
-            go.take();
-        }
-        let _ = mailbox.recv().expect("no message");
-    });
-    let options = Options::new().on_death(OnDeath::WaitForSuccessor);
-    let mut sender = connect(&options, &place.path);
-    sender.send(b"first").expect("sent");
-    sender.wait_acked(Some(AMPLE)).expect("read");
-    sender.send(&[1; 30_000]).expect("the lane grows");
-    go.give(0);
-    sender.wait_acked(Some(AMPLE)).expect("read");
-    let written: Vec<u8> = (0..20_000).map(|n| (n % 251) as u8).collect();
-    let mut room = sender.reserve(written.len()).expect("space is free");
-    room.copy_from_slice(&written);
-    go.give(0);
-    until_asked_back();
-    kill(reader);
-    room.commit().expect("the lane waits for a successor");
-    let mut mailbox = Mailbox::bind(&place.path).expect("a free address");
-    until("the successor is found", || {
-        sender.service().expect("no error yet");
-        mailbox.try_recv().is_ok_and(|message| *message == *written)
-    });
-    sender.send(b"on we go").expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"on we go");
-}
-
 /// Regression: a receiver that had closed its mailbox and then ended was reported as dead if its
 /// forked child kept the connection, because the liveness word was checked first.
 #[test]
 fn receiver_ended_after_close_is_reported_closed() {
     alone!();
     let place = place();
-    let path = place.path.clone();
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let report = Signal::new();
     let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         let _ = mailbox.recv().expect("a message");
-        let child = fork(|| sleep_indefinitely());
-        std::io::Write::write_all(&mut tell, &child.to_ne_bytes()).expect("notified");
+        report.give(fork(sleep_indefinitely));
         mailbox.close();
     });
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"read").expect("sent");
-    let mut child = [0; 4];
-    std::io::Read::read_exact(&mut told, &mut child).expect("notified");
+    let child = report.take();
     assert_eq!(reap(reader), 0);
     let error = sender.send(b"late").expect_err("closed");
     // SAFETY: the receiver started this process, and only the process that adopts it reaps it.
-    unsafe { libc::kill(i32::from_ne_bytes(child), libc::SIGKILL) };
+    unsafe { libc::kill(child, libc::SIGKILL) };
     assert_eq!(error.errno(), libc::EPIPE, "{error}");
 }
 
@@ -144,9 +71,7 @@ fn receiver_ended_after_close_is_reported_closed() {
 #[test]
 fn wait_acked_succeeds_if_all_was_read_before_end() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     sender.send(b"read").expect("sent");
     let _ = mailbox.recv_timeout(AMPLE).expect("a message");
     mailbox.close();
@@ -154,9 +79,8 @@ fn wait_acked_succeeds_if_all_was_read_before_end() {
     sender.wait_acked(None).expect("acknowledged");
     assert_eq!(sender.service().expect_err("the mailbox has closed").errno(), libc::EPIPE);
 
-    let path = place.path.clone();
     let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
         sleep_indefinitely();
@@ -194,21 +118,15 @@ fn sleeps_while_it_waits(child: i32) {
 #[test]
 fn sender_without_free_descriptor_sleeps() {
     alone!();
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    let place = place();
-    let path = place.path.clone();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let (full, go) = (Signal::new(), Signal::new());
     let child = fork(|| {
-        let mut sender =
-            Options::new().wait_strategy(WaitStrategy::Sleep).connect(&path).expect("connects");
-        let spare = std::fs::File::open("/dev/null").expect("opened");
-        let limit = Rlimit { current: Some(100), maximum: Some(100) };
-        setrlimit(Resource::Nofile, limit).expect("lowered");
-        let mut held = Vec::new();
-        while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&spare, 0) {
-            held.push(copy);
-        }
+        let mut sender = Options::new()
+            .wait_strategy(WaitStrategy::Sleep)
+            .connect(&place.path)
+            .expect("connects");
+        let mut held = Held::new();
+        held.leave(0);
         full.give(0);
         go.take();
         until_given(&go, || {
@@ -219,10 +137,7 @@ fn sender_without_free_descriptor_sleeps() {
         sender.send_timeout(&[7; 100_000], AMPLE).expect("sent");
     });
     full.take();
-    until("the lane is accepted", || {
-        let _ = mailbox.try_recv();
-        mailbox.sender_count() == 1
-    });
+    accept(&mut mailbox);
     go.give(0);
     sleeps_while_it_waits(child);
     go.give(0);
@@ -234,12 +149,10 @@ fn sender_without_free_descriptor_sleeps() {
 #[test]
 fn sender_without_free_space_sleeps() {
     alone!();
-    let place = place();
-    let mut mailbox = Options::new().lane_cap(8192).bind(&place.path).expect("binds");
-    let path = place.path.clone();
+    let (place, mut mailbox) = bound_with(&Options::new().lane_cap(8192));
     let (full, go) = (Signal::new(), Signal::new());
     let child = fork(|| {
-        let mut sender = connect(&Options::new(), &path);
+        let mut sender = connect(&Options::new(), &place.path);
         go.take();
         let waited = loop {
             if let Err(error) = sender.send_timeout(&[7; 100], SHORT) {
@@ -259,10 +172,7 @@ fn sender_without_free_space_sleeps() {
             go.take();
         }
     });
-    until("the lane is accepted", || {
-        let _ = mailbox.try_recv();
-        mailbox.sender_count() == 1
-    });
+    accept(&mut mailbox);
     // The lane does not grow any more once it is full.
     go.give(0);
     for _ in 0..2 {
@@ -279,20 +189,12 @@ fn sender_without_free_space_sleeps() {
 #[test]
 fn longest_timeouts_never_expire() {
     alone!();
-    let place = place();
     let options = Options::new()
         .handshake_timeout(Duration::MAX)
-        .shrink_after(Duration::MAX)
         .wait_strategy(WaitStrategy::SpinThenSleep(Duration::MAX));
-    let mut mailbox = options.bind(&place.path).expect("binds");
-    let silent = rustix::net::socket(
-        rustix::net::AddressFamily::UNIX,
-        rustix::net::SocketType::SEQPACKET,
-        None,
-    );
-    let silent = silent.expect("a socket");
-    let address = rustix::net::SocketAddrUnix::new(&place.path).expect("an address");
-    rustix::net::connect(&silent, &address).expect("connected");
+    let receiving = options.clone().shrink_after(Duration::MAX);
+    let (place, mut mailbox) = bound_with(&receiving);
+    let _silent = raw::dial(&place.path);
     let mut sender = options.connect(&place.path).expect("connects");
     sender.send_timeout(b"first", Duration::MAX).expect("sent");
     assert_eq!(&*mailbox.recv_timeout(Duration::MAX).expect("a message"), b"first");
@@ -300,14 +202,8 @@ fn longest_timeouts_never_expire() {
     sender.wait_acked(Some(Duration::MAX)).expect("read");
     drop(mailbox);
     let mut mailbox =
-        options.clone().wait_strategy(WaitStrategy::Sleep).bind(&place.path).expect("binds");
-    let again = rustix::net::socket(
-        rustix::net::AddressFamily::UNIX,
-        rustix::net::SocketType::SEQPACKET,
-        None,
-    );
-    let again = again.expect("a socket");
-    rustix::net::connect(&again, &address).expect("connected");
+        receiving.wait_strategy(WaitStrategy::Sleep).bind(&place.path).expect("binds");
+    let _again = raw::dial(&place.path);
     assert_eq!(mailbox.recv_timeout(SHORT).expect_err("no message"), Error::TimedOut);
 }
 
@@ -399,7 +295,7 @@ fn hang_up_of_live_process_before_welcome_is_closed() {
         // The connections wait at a child's copy of the listener.
         |path, wait| {
             let mailbox = Mailbox::bind(path).expect("binds");
-            let child = fork(|| sleep_indefinitely());
+            let child = fork(sleep_indefinitely);
             wait();
             drop(mailbox);
             kill(child);
@@ -442,10 +338,9 @@ fn hang_up_of_killed_process_before_welcome_is_death() {
     alone!();
     for _ in 0..20 {
         let place = place();
-        let path = place.path.clone();
         let listener = fork(|| {
             let _before = hold_descriptors();
-            let _mailbox = Mailbox::bind(&path).expect("binds");
+            let _mailbox = Mailbox::bind(&place.path).expect("binds");
             let _after = hold_descriptors();
             sleep_indefinitely();
         });

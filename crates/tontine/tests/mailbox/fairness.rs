@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::common::{AMPLE, place};
+use crate::common::*;
 use tontine::Error;
-use tontine::mailbox::{Mailbox, Sender};
+use tontine::mailbox::Sender;
 
 /// Maximum number of messages of one lane between two checks of the others, as the mailbox
 /// promises. Idle lanes may have to wait for twice this number.
@@ -17,8 +17,7 @@ const TURNS_BETWEEN_LOOKS: u32 = 1024 + 1;
 #[test]
 fn full_lane_does_not_starve_other_lanes() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let mut floods: Vec<Sender> =
         (0..3).map(|_| Sender::connect(&place.path).expect("connects")).collect();
     let mut modest = Sender::connect(&place.path).expect("connects");
@@ -50,8 +49,7 @@ fn full_lane_does_not_starve_other_lanes() {
 #[test]
 fn always_full_lanes_get_equal_shares() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let mut lanes: Vec<Sender> =
         (0..4).map(|_| Sender::connect(&place.path).expect("connects")).collect();
     mailbox.try_recv().expect_err("no message yet");
@@ -72,8 +70,7 @@ fn always_full_lanes_get_equal_shares() {
 #[test]
 fn new_sender_is_served_despite_slow_messages() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let mut flood = Sender::connect(&place.path).expect("connects");
     mailbox.try_recv().expect_err("no message yet");
     for _ in 0..1000 {
@@ -99,8 +96,7 @@ fn new_sender_is_served_despite_slow_messages() {
 #[test]
 fn new_sender_is_served_during_flood() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let (mut flood, stop) =
         (Sender::connect(&place.path).expect("connects"), AtomicBool::new(false));
     thread::scope(|threads| {

@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::asked_back::until_asked_back;
-use crate::common::{AMPLE, connect, fork, kill, place, until};
-use tontine::mailbox::{Mailbox, OnDeath, Options};
+use crate::common::*;
+use crate::requested_back::until_requested_back;
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
 /// Returns the resident bytes of a process in mappings whose names contain `name`.
 fn resident(pid: i32, name: &str) -> u64 {
@@ -45,45 +45,35 @@ fn memory_is_returned_after_gibibyte_of_messages() {
 fn memory_is_returned_after(pieces: usize) {
     const PIECE: usize = 1 << 20;
     let place = place();
-    let path = place.path.clone();
-    let options = || {
-        Options::new()
-            .lane_cap(4 << 30)
-            .mailbox_cap(16 << 30)
-            .shrink_after(Duration::from_millis(20))
-    };
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
-    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let options = Options::new().lane_cap(4 << 30);
+    let report = Signal::new();
+    let go = Signal::new();
     let child = fork(|| {
-        let mut sender = connect(&options(), &path);
+        let mut sender = connect(&options, &place.path);
         let piece = vec![5; PIECE];
-        std::io::Read::read_exact(&mut go, &mut [0]).expect("accepted");
+        go.take();
         for _ in 0..pieces {
             sender.try_send(&piece).expect("the lane grows");
         }
-        std::io::Write::write_all(&mut tell, &[1]).expect("notified");
+        report.give(1);
         sender.wait_acked(Some(AMPLE)).expect("read");
-        until_asked_back();
+        until_requested_back();
         sender.send(b"small").expect("sent");
-        std::io::Write::write_all(&mut tell, &[2]).expect("notified");
-        loop {
-            thread::park();
-        }
+        report.give(2);
+        sleep_indefinitely();
     });
-    let mut mailbox = options().bind(&place.path).expect("binds");
-    until("the lane is accepted", || {
-        let _ = mailbox.try_recv();
-        mailbox.sender_count() == 1
-    });
+    let receiving = options.mailbox_cap(16 << 30).shrink_after(Duration::from_millis(20));
+    let mut mailbox = receiving.bind(&place.path).expect("binds");
+    accept(&mut mailbox);
     let (ours, theirs) = (resident(own_pid(), "tontine-chunk"), resident(child, "tontine-chunk"));
-    std::io::Write::write_all(&mut ready, &[1]).expect("notified");
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("all messages are sent");
+    go.give(0);
+    report.take();
     assert!(resident(child, "tontine-chunk") > pieces as u64 * PIECE as u64, "it was there");
     for _ in 0..pieces {
         assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), PIECE);
     }
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"small");
-    std::io::Read::read_exact(&mut told, &mut [0]).expect("one further message");
+    report.take();
     for (pid, before) in [(own_pid(), ours), (child, theirs)] {
         let after = resident(pid, "tontine-chunk");
         assert!(after <= before + (1 << 20), "{before} bytes before, {after} after");
@@ -98,26 +88,32 @@ fn copy_of_long_message_is_released() {
     alone!();
     const LONG: usize = 8 << 20;
     let place = place();
-    let path = place.path.clone();
+    let (held, measured) = (Signal::new(), Signal::new());
     let reader = fork(|| {
         let options = Options::new().shrink_after(Duration::from_millis(10));
-        let mut mailbox = options.bind(&path).expect("binds");
+        let mut mailbox = options.bind(&place.path).expect("binds");
         loop {
-            let _ = mailbox.recv().expect("a message");
+            // The copy is kept at least until the next call.
+            if mailbox.recv().expect("a message").len() == LONG {
+                held.give(0);
+                measured.take();
+            }
         }
     });
     let mut sender = connect(&Options::new(), &place.path);
-    let mut round = |message: &[u8]| {
-        sender.send(message).expect("sent");
+    let round = |sender: &mut Sender| {
+        sender.send(b"small").expect("sent");
         sender.wait_acked(Some(AMPLE)).expect("read");
     };
-    round(b"small");
+    round(&mut sender);
     let before = resident(reader, "");
-    round(&vec![5; LONG]);
+    sender.send(&vec![5; LONG]).expect("sent");
+    held.take();
     let with = resident(reader, "");
+    measured.give(0);
     assert!(with > before + LONG as u64 / 2, "{before} bytes before, {with} with it");
     until("the memory is given back", || {
-        round(b"small");
+        round(&mut sender);
         thread::sleep(Duration::from_millis(30));
         resident(reader, "") <= before + (1 << 20)
     });
@@ -129,38 +125,33 @@ fn idle_lane_uses_three_pages_and_few_descriptors() {
     alone!();
     const LANES: u64 = 100;
     let place = place();
-    let path = place.path.clone();
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let report = Signal::new();
     let descriptors =
         |pid: i32| std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a folder").count() as u64;
     let child = fork(|| {
         let mut senders = Vec::new();
         let before = descriptors(own_pid());
         for number in 0..LANES {
-            let mut sender = connect(&Options::new(), &path);
+            let mut sender = connect(&Options::new(), &place.path);
             sender.send(&number.to_le_bytes()).expect("sent");
             sender.wait_acked(Some(AMPLE)).expect("read");
             senders.push(sender);
         }
         // Each lane needs a connection, a doorbell and a pidfd.
         let each = (descriptors(own_pid()) - before) / LANES;
-        std::io::Write::write_all(&mut tell, &[each as u8]).expect("notified");
-        loop {
-            thread::park();
-        }
+        report.give(each as i32);
+        sleep_indefinitely();
     });
     // The receiver runs in a separate process, because other tests have lanes in the test's own
     // process.
-    let path = place.path.clone();
     let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         loop {
             let _ = mailbox.recv_timeout(AMPLE);
         }
     });
-    let mut each = [0];
-    std::io::Read::read_exact(&mut told, &mut each).expect("all are connected");
-    assert!(each[0] <= 3, "{} descriptors per lane at the sender", each[0]);
+    let each = report.take();
+    assert!(each <= 3, "{each} descriptors per lane at the sender");
     // The resident memory includes process pages in addition to the lanes.
     for pid in [reader, child] {
         let lanes = resident(pid, "tontine-chunk") + resident(pid, "tontine-lane");
@@ -178,16 +169,13 @@ fn idle_lane_uses_three_pages_and_few_descriptors() {
 fn lane_handed_over_while_large_shrinks_again() {
     alone!();
     let place = place();
-    let path = place.path.clone();
     let reader = fork(|| {
         let _mailbox = {
-            let mut mailbox = Mailbox::bind(&path).expect("binds");
+            let mut mailbox = Mailbox::bind(&place.path).expect("binds");
             let _ = mailbox.recv().expect("a message");
             mailbox
         };
-        loop {
-            thread::park();
-        }
+        sleep_indefinitely();
     });
     let waiting = Options::new().on_death(OnDeath::WaitForSuccessor);
     let mut sender = connect(&waiting, &place.path);

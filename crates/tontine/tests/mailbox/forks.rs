@@ -3,19 +3,14 @@
 
 #![allow(unsafe_code, reason = "fork and exec")]
 
-use crate::common;
-
 use crate::asleep::until_asleep;
-use crate::common::{
-    AMPLE, SHORT, Signal, bare_fork, connect, fork, kill, place, reap, signal, sleep_indefinitely,
-    until,
-};
+use crate::common::*;
 use tontine::Error;
 use tontine::heap;
 use tontine::heap::shared::Heap;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
-fn exec_sleep() {
+pub(crate) fn exec_sleep() {
     let arguments = [c"sleep".as_ptr(), c"300".as_ptr(), std::ptr::null()];
     // SAFETY: the strings are terminated, and the list ends in a null pointer.
     unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
@@ -28,9 +23,7 @@ fn exec_sleep() {
 fn batch_in_forked_child_ends_at_fork() {
     alone!();
     for forks_at in 0..3 {
-        let place = place();
-        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-        let mut sender = Sender::connect(&place.path).expect("connects");
+        let (_place, mut mailbox, mut sender) = channel();
         for number in 0..3_u8 {
             sender.send(&[number]).expect("sent");
         }
@@ -53,51 +46,6 @@ fn batch_in_forked_child_ends_at_fork() {
         assert_eq!(count, Ok(3));
         sender.wait_acked(Some(AMPLE)).expect("the parent acknowledged all");
     }
-}
-
-/// Regression: in a forked child, an armed mailbox, or one with a received message, accessed memory
-/// that a child does not inherit, and the child crashed. So did a reservation.
-#[test]
-fn forked_handles_in_mid_operation_return_forked() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    sender.send(b"one").expect("sent");
-    let _ = mailbox.recv_timeout(AMPLE).expect("handed out, not acknowledged");
-    let child = bare_fork(|| {
-        mailbox.ack();
-        assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
-    });
-    assert_eq!(reap(child), 0);
-    mailbox.ack();
-    while !mailbox.arm().expect("arms") {}
-    let child = bare_fork(|| {
-        assert_eq!(mailbox.try_recv().expect_err("stale"), Error::Forked);
-        assert_eq!(mailbox.recv_timeout(SHORT).expect_err("stale"), Error::Forked);
-        assert_eq!(mailbox.arm().expect_err("stale"), Error::Forked);
-        assert_eq!(mailbox.recv_batch(1, |_| ()).expect_err("stale"), Error::Forked);
-        // The query must not take messages sent to the parent.
-        sender.unread_bytes();
-        assert_eq!(sender.wait_acked(None).expect_err("stale"), Error::Forked);
-        assert_eq!(sender.take_unread().expect_err("stale"), Error::Forked);
-        assert_eq!(sender.service().expect_err("stale"), Error::Forked);
-        assert_eq!(sender.try_clone().expect_err("stale"), Error::Forked);
-    });
-    assert_eq!(reap(child), 0);
-    let mut reserved = Some(sender.reserve(3).expect("space is free"));
-    let child = bare_fork(|| {
-        let reserved = reserved.take().expect("the child's copy");
-        assert_eq!(reserved.commit().expect_err("stale"), Error::Forked);
-    });
-    assert_eq!(reap(child), 0);
-    let mut reserved = reserved.expect("the parent's");
-    reserved.copy_from_slice(b"two");
-    reserved.commit().expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"two");
-    mailbox.ack();
-    sender.wait_acked(Some(AMPLE)).expect("read");
-    assert_eq!(mailbox.take_errors(), []);
 }
 
 /// Calls every method of each mailbox handle in a forked child, with the handles armed and with a
@@ -131,8 +79,16 @@ fn mailbox_handles_in_forked_child_change_nothing() {
         }
         let (one, _other) = std::os::unix::net::UnixStream::pair().expect("a pair");
         assert_eq!(mailbox.adopt(one.into()).expect_err("forked"), Error::Forked);
+        assert_eq!(mailbox.try_recv().err(), Some(Error::Forked));
+        assert_eq!(mailbox.recv_timeout(SHORT).err(), Some(Error::Forked));
+        assert_eq!(mailbox.recv_batch(1, |_| ()).err(), Some(Error::Forked));
         assert_eq!(mailbox.arm().expect_err("forked"), Error::Forked);
         mailbox.requeue();
+        assert_eq!(sender.wait_acked(None), Err(Error::Forked));
+        assert_eq!(sender.take_unread(), Err(Error::Forked));
+        assert_eq!(sender.take_unread_iter().err(), Some(Error::Forked));
+        assert_eq!(sender.service(), Err(Error::Forked));
+        assert_eq!(sender.try_clone().err(), Some(Error::Forked));
         assert_eq!(sender.send(b"x").expect_err("forked"), Error::Forked);
         assert_eq!(sender.try_send(b"x").expect_err("forked"), Error::Forked);
         assert_eq!(sender.send_timeout(b"x", SHORT).expect_err("forked"), Error::Forked);
@@ -150,6 +106,7 @@ fn mailbox_handles_in_forked_child_change_nothing() {
     while mailbox.recv_timeout(SHORT).is_ok() {}
     sender.send(b"last").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"last");
+    Sender::connect(&place.path).expect("the listener exists");
     assert_eq!(mailbox.take_errors(), []);
 }
 
@@ -187,6 +144,9 @@ fn heap_handles_in_forked_child_change_nothing() {
         let _ = format!("{heap:?} {inbox:?} {outbox:?} {small:?} {large:?} {published:?}");
         let _ = (inbox.sender_count(), inbox.take_errors(), inbox.skipped(), outbox.peer());
         let _ = (published.handle(), published.words(), large.offset());
+        forked(heap.alloc(1).expect_err("forked"));
+        forked(heap.check().expect_err("forked"));
+        forked(heap.claim(published.handle()).expect_err("forked"));
         forked(inbox.try_recv().expect_err("forked"));
         forked(inbox.recv().expect_err("forked"));
         forked(inbox.arm().expect_err("forked"));
@@ -194,6 +154,10 @@ fn heap_handles_in_forked_child_change_nothing() {
         forked(outbox.service().expect_err("forked"));
         forked(outbox.wait_acked(None).expect_err("forked"));
         forked(outbox.take_unread().expect_err("forked"));
+        let read = std::panic::AssertUnwindSafe(|| small[0]);
+        assert!(std::panic::catch_unwind(read).is_err(), "expected a panic");
+        let (error, small) = small.publish().expect_err("forked");
+        forked(error);
         let (error, small) = outbox.try_send(small).expect_err("forked");
         forked(error);
         let (error, small) = outbox.send(small).expect_err("forked");
@@ -214,27 +178,26 @@ fn heap_handles_in_forked_child_change_nothing() {
 
 /// Starts a receiver with a forked child that keeps its connections, its listener or both. The
 /// receiver ends once the sender waits for space.
-fn reader_with_child(place: &common::Place, receives: usize, end: impl FnOnce()) -> (i32, i32) {
-    let (told, connected) = (Signal::new(), Signal::new());
+fn reader_with_child(place: &Place, receives: usize, end: impl FnOnce()) -> (i32, i32) {
+    let (reported, connected) = (Signal::new(), Signal::new());
     let sending = std::process::id().cast_signed();
-    let path = place.path.clone();
     let reader = fork(|| {
-        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&path).expect("binds");
-        told.give(0);
+        let mut mailbox = Options::new().lane_cap(1 << 16).bind(&place.path).expect("binds");
+        reported.give(0);
         for _ in 0..receives {
             let _ = mailbox.recv().expect("a message");
         }
         mailbox.ack();
         let child = fork(sleep_indefinitely);
-        told.give(child);
+        reported.give(child);
         connected.take();
         until_asleep(sending);
         end();
     });
-    assert_eq!(told.take(), 0);
+    assert_eq!(reported.take(), 0);
     let mut sender = Sender::connect(&place.path).expect("connects");
     (0..receives).for_each(|_| sender.send(b"x").expect("sent"));
-    let child = told.take();
+    let child = reported.take();
     connected.give(0);
     let error = loop {
         if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
@@ -272,23 +235,24 @@ fn receiver_that_calls_exec_is_dead() {
     alone!();
     for with_child in [false, true] {
         let place = place();
-        let path = place.path.clone();
-        let told = Signal::new();
+        let reported = Signal::new();
         let reader = fork(|| {
-            let mut mailbox = Options::new().lane_cap(1 << 14).bind(&path).expect("binds");
+            let mut mailbox = Options::new().lane_cap(1 << 14).bind(&place.path).expect("binds");
             let _ = mailbox.recv().expect("a message");
-            told.give(if with_child { fork(sleep_indefinitely) } else { 0 });
+            reported.give(if with_child { fork(sleep_indefinitely) } else { 0 });
             exec_sleep();
         });
         let mut sender = connect(&Options::new(), &place.path);
         sender.send(b"one").expect("sent");
-        let child = told.take();
+        let child = reported.take();
         let error = loop {
             if let Err(error) = sender.send_timeout(&[1; 1000], AMPLE) {
                 break error;
             }
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
+        signal(reader, 0); // The process lives.
+        assert!(!sender.take_unread().expect("the unread messages").is_empty());
         // The kernel marks the word slightly before `exec` closes the file that holds the path
         // lock.
         until("the path is free", || Mailbox::bind(&place.path).is_ok());
@@ -306,21 +270,20 @@ fn receiver_that_calls_exec_is_dead() {
 fn sender_that_calls_exec_is_removed_after_messages() {
     alone!();
     for with_child in [false, true] {
-        let place = place();
-        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let (place, mut mailbox) = bound();
         let path = place.path.clone();
-        let told = Signal::new();
+        let reported = Signal::new();
         let child = fork(|| {
             let mut sender = Sender::connect(&path).expect("connects");
             sender.send(b"before").expect("sent");
             sender.wait_acked(Some(AMPLE)).expect("read");
             sender.send(b"after").expect("sent");
-            told.give(if with_child { fork(sleep_indefinitely) } else { 0 });
+            reported.give(if with_child { fork(sleep_indefinitely) } else { 0 });
             exec_sleep();
         });
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"after");
-        let grandchild = told.take();
+        let grandchild = reported.take();
         until("the lane is removed", || {
             assert!(mailbox.recv_timeout(SHORT).is_err());
             mailbox.sender_count() == 0

@@ -1,24 +1,18 @@
 //! Sharing a mailbox's memory among senders: each has a small share, requests more when needed, and
 //! returns it.
 
-use crate::common;
 use crate::raw;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, fork, kill, place, until};
+use crate::common::*;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender};
 
 const LARGE: usize = 1 << 20;
 
 /// Creates senders whose first message has been read.
-fn senders(
-    count: usize,
-    options: &Options,
-    mailbox: &mut Mailbox,
-    place: &common::Place,
-) -> Vec<Sender> {
+fn senders(count: usize, options: &Options, mailbox: &mut Mailbox, place: &Place) -> Vec<Sender> {
     let connected = (0..count).map(|_| {
         let mut sender = options.connect(&place.path).expect("connects");
         sender.send(b"small").expect("sent");
@@ -34,9 +28,8 @@ fn senders(
 fn forty_senders_in_turn_send_large_message_twice() {
     alone!();
     let place = place();
-    let path = place.path.clone();
-    let reader = fork(move || {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         loop {
             let _ = mailbox.recv().expect("a message");
             assert_eq!(mailbox.take_errors(), []);
@@ -63,9 +56,8 @@ fn forty_senders_in_turn_send_large_message_twice() {
 #[test]
 fn returned_memory_is_granted_to_other_lanes() {
     alone!();
-    let place = place();
     let options = Options::new().mailbox_cap(16 << 20).max_lanes(8);
-    let mut mailbox = options.bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound_with(&options);
     let mut senders = senders(8, &Options::new(), &mut mailbox, &place);
     let large = vec![1; LARGE];
     for turn in (0..8).chain((0..8).rev()) {
@@ -152,11 +144,10 @@ fn unused_grant_is_revoked_for_other_lanes() {
 fn concurrent_shrink_and_grow_keeps_lanes_intact() {
     alone!();
     let place = place();
-    let path = place.path.clone();
-    let reader = fork(move || {
+    let reader = fork(|| {
         let options = Options::new().mailbox_cap(2 << 20).max_lanes(4);
         let mut mailbox =
-            options.shrink_after(Duration::from_millis(1)).bind(&path).expect("binds");
+            options.shrink_after(Duration::from_millis(1)).bind(&place.path).expect("binds");
         for _ in 0..4 * 300 {
             let _ = mailbox.recv_timeout(AMPLE).expect("a message");
             assert_eq!(mailbox.take_errors(), []);
@@ -186,10 +177,9 @@ fn concurrent_shrink_and_grow_keeps_lanes_intact() {
 #[test]
 fn unrequested_return_closes_lane() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let (socket, _chunk) = raw::lane(&place.path);
-    until("the lane is accepted", || mailbox.try_recv().is_err() && mailbox.sender_count() == 1);
+    accept(&mut mailbox);
     assert!(raw::send(&socket, &raw::note(raw::RETURNED, &[]), &[]));
     until("the lane is closed", || mailbox.try_recv().is_err() && mailbox.sender_count() == 0);
     let faults = mailbox.take_errors();

@@ -4,16 +4,14 @@
 #![allow(unsafe_code, reason = "mappings, and a filter of system calls")]
 
 use crate::raw;
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{Place, fork, kill, place, reap, sleep_indefinitely, until};
+use crate::common::*;
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use rustix::net::RecvFlags;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
@@ -25,7 +23,7 @@ const SMALL: u64 = 2 * 4096;
 
 const STATE_AT: usize = 64;
 const POSITION_AT: usize = 128;
-const ROOM_AT: usize = 192;
+const SPACE_AT: usize = 192;
 const GIVE_BACK: u32 = 2;
 
 /// The way in which a hostile receiver holds a chunk.
@@ -51,28 +49,16 @@ struct Hostile {
     /// Total bytes of the chunks that the receiver holds.
     bytes: u64,
     position: u64,
-    _place: Place,
 }
 
 impl Hostile {
     fn new(options: &Options, hold: Hold) -> Self {
-        let place = place();
-        let listener = raw::listen(&place.path);
-        let mut sender = options.connect(&place.path).expect("connects");
-        let socket = raw::accept(&listener);
-        let (kind, _, mut chunks) = raw::receive(&socket);
-        assert_eq!(kind, raw::HELLO);
-        let flags = SocketFlags::CLOEXEC;
-        let bell = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let (page, control, bell) = (raw::process_page(1), raw::control(0, u64::MAX), bell);
-        let bell = bell.expect("a pair");
-        raw::welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
-        sender.service().expect("welcomed");
-        let (held, position) = (Vec::new(), 0);
-        let (_page, _bell, _place, bytes) = (page, bell, place, 0);
+        let lane = raw::receiver(&place().path, options, u64::MAX);
+        let (held, bytes, position) = (Vec::new(), 0, 0);
+        let raw::Receiver { sender, socket, page: _page, control, bell: _bell, chunk } = lane;
         let mut hostile =
-            Self { sender, socket, control, _page, _bell, hold, held, bytes, position, _place };
-        hostile.keep(chunks.remove(1));
+            Self { sender, socket, control, _page, _bell, hold, held, bytes, position };
+        hostile.keep(chunk);
         hostile
     }
 
@@ -122,7 +108,7 @@ impl Hostile {
     fn acknowledge_all(&mut self) {
         self.position += self.sender.unread_bytes();
         self.control.put(POSITION_AT, self.position);
-        self.control.put(ROOM_AT, self.position);
+        self.control.put(SPACE_AT, self.position);
         assert_eq!(self.sender.unread_bytes(), 0);
     }
 
@@ -153,7 +139,7 @@ impl Hostile {
     }
 
     /// Requests the sender's large chunk back.
-    fn ask_back(&mut self) {
+    fn request_back(&mut self) {
         self.control.half(STATE_AT).store(GIVE_BACK, std::sync::atomic::Ordering::Relaxed);
         self.sender.service().expect("alive");
         assert!(self.listen(), "the receiver answers each time");
@@ -178,7 +164,7 @@ fn give_back_again_and_again() {
             lane.fill([100_000, 20_000, 3_000][round % 3]);
             lane.listen();
             lane.acknowledge_all();
-            lane.ask_back();
+            lane.request_back();
         }
         assert!(lane.bytes >= CAP / 4, "the memory grew: {} bytes", lane.bytes);
         lane.send_on();
@@ -205,25 +191,13 @@ fn read_again_and_again() {
     }
 }
 
-/// Returns the total size, in bytes, of the chunks that this process has mapped, at either end.
-fn mapped() -> u64 {
-    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-    let sizes = maps.lines().filter(|line| line.contains("tontine-chunk")).map(|line| {
-        let range = line.split(' ').next().expect("a range");
-        let (from, to) = range.split_once('-').expect("two addresses");
-        let address = |text| u64::from_str_radix(text, 16).expect("an address");
-        address(to) - address(from)
-    });
-    sizes.sum()
-}
-
 /// Runs an honest receiver that requests memory after each of many large messages. Returns the
 /// number of times that the memory was released.
 ///
 /// After each message, checks up to `looks` times, 2 ms apart, whether the memory is released.
 fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
     // A forked child inherits the mappings of this process's other tests.
-    let inherited = mapped();
+    let inherited = mapped_chunks();
     let place = place();
     let receiving = options.clone().shrink_after(Duration::from_millis(1));
     let mut mailbox = receiving.bind(&place.path).expect("binds");
@@ -242,12 +216,12 @@ fn grow_and_shrink(rounds: usize, looks: u32, options: &Options) -> u64 {
         });
         assert!(received.expect("received") == large);
         while mailbox.try_recv().is_ok() {}
-        let before = mapped() - inherited;
+        let before = mapped_chunks() - inherited;
         assert!(before >= large.len() as u64, "{before} bytes");
         for _ in 0..looks {
             sender.service().expect("alive");
             assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
-            if mapped() - inherited <= 4 * 4096 {
+            if mapped_chunks() - inherited <= 4 * 4096 {
                 shrunk += 1;
                 break;
             }
@@ -265,17 +239,16 @@ fn lane_that_grows_again_keeps_its_chunk_longer() {
     alone!();
     const AFTER: Duration = Duration::from_millis(4);
     let child = fork(|| {
-        let place = place();
-        let mut mailbox = Options::new().shrink_after(AFTER).bind(&place.path).expect("binds");
+        let (place, mut mailbox) = bound_with(&Options::new().shrink_after(AFTER));
         let mut sender = Options::new().connect(&place.path).expect("connects");
-        let inherited = mapped();
+        let inherited = mapped_chunks();
         for returns in 0..5 {
             cross(&mut mailbox, &mut sender, &[7; 200_000]);
             let received = Instant::now();
             until("the lane returns its chunk", || {
                 sender.service().expect("alive");
                 assert_eq!(mailbox.try_recv().map(drop), Err(Error::WouldBlock));
-                mapped().saturating_sub(inherited) <= 4 * 4096
+                mapped_chunks().saturating_sub(inherited) <= 4 * 4096
             });
             let kept = received.elapsed();
             assert!(kept >= AFTER * (1 << returns), "return {returns} after {kept:?}");
@@ -300,12 +273,7 @@ fn honest_lane_grows_and_shrinks_many_times_over_cap() {
 
 /// Denies this process any further inotify instance.
 fn forbid_inotify() {
-    let rules = BTreeMap::from([(libc::SYS_inotify_init1, Vec::new())]);
-    let arch = std::env::consts::ARCH.try_into().expect("a known processor");
-    let errno = SeccompAction::Errno(libc::EMFILE.cast_unsigned());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, arch);
-    let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
-    apply_filter(&program).expect("filters are permitted");
+    forbid_call(libc::SYS_inotify_init1, libc::EMFILE, None);
 }
 
 /// If no instance is available (a user may have 128 by default), each released chunk counts against

@@ -8,9 +8,9 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, fork, kill, place, until};
+use crate::common::*;
 use crate::raw::{RING, header};
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{Timespec, epoll};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
@@ -37,9 +37,7 @@ fn leave_empty_chunks(sender: &mut Sender) {
 #[test]
 fn message_after_empty_chunks_is_seen_before_waiting() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut mailbox, mut sender) = channel();
     begin(&mut mailbox, &mut sender);
     leave_empty_chunks(&mut sender);
     sender.send(b"behind them").expect("sent");
@@ -52,8 +50,7 @@ fn message_after_empty_chunks_is_seen_before_waiting() {
 #[test]
 fn each_of_many_waits_is_notified() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let mut senders = [(); 2].map(|()| Sender::connect(&place.path).expect("connects"));
     senders.iter_mut().for_each(|sender| begin(&mut mailbox, sender));
     for round in 0..3000_usize {
@@ -68,9 +65,7 @@ fn each_of_many_waits_is_notified() {
         if round % 5 == 0 {
             assert_eq!(mailbox.arm(), Ok(false), "messages have arrived");
         } else {
-            let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
-            let ample = Timespec { tv_sec: 60, tv_nsec: 0 };
-            assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification in wait {round}");
+            assert!(is_readable(&mailbox, AMPLE), "no notification in wait {round}");
         }
         for _ in 0..ringing.len() * (round % 4 + 1) {
             assert_eq!(&*mailbox.try_recv().expect("a message"), b"ring");
@@ -83,9 +78,7 @@ fn each_of_many_waits_is_notified() {
 #[test]
 fn each_wait_of_partly_read_mailbox_is_an_edge() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut mailbox, mut sender) = channel();
     // Fast messages make turns long, so that one call for each message makes no system call.
     (0..100).for_each(|_| begin(&mut mailbox, &mut sender));
     let edges = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
@@ -115,9 +108,7 @@ fn message_after_empty_chunks_wakes_receiver() {
     assert_eq!(mailbox.arm(), Ok(true), "no message has arrived");
     leave_empty_chunks(&mut sender);
     sender.send(b"behind them").expect("sent");
-    let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
-    let ample = Timespec { tv_sec: 60, tv_nsec: 0 };
-    assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification");
+    assert!(is_readable(&mailbox, AMPLE), "no notification");
     let none = mailbox.recv_timeout(Duration::ZERO).map(|message| message.to_vec());
     assert_eq!(none, Ok(b"behind them".to_vec()));
 
@@ -139,8 +130,7 @@ fn message_after_empty_chunks_wakes_receiver() {
 #[test]
 fn longest_chain_of_empty_chunks_is_followed_in_one_scan() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let (socket, mut chunk) = raw::lane(&place.path);
     mailbox.try_recv().expect_err("no message yet");
     let mut chunks = Vec::new();
@@ -167,8 +157,7 @@ fn broken_lane_does_not_hide_other_lanes_message() {
     for broken_at in 0..6 {
         for modest in 0..5 {
             for turns in 0..7 {
-                let place = place();
-                let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+                let (place, mut mailbox) = bound();
                 let mut senders = Vec::new();
                 let mut broken = None;
                 for index in 0..6 {
@@ -210,10 +199,9 @@ fn limit_address_space(pid: i32, bytes: u64) {
 fn chunk_mapping_is_retried_after_memory_shortage() {
     alone!();
     let place = place();
-    let path = place.path.clone();
-    let receiver = fork(move || {
+    let receiver = fork(|| {
         let options = Options::new().wait_strategy(WaitStrategy::Sleep);
-        let mut mailbox = options.bind(&path).expect("binds");
+        let mut mailbox = options.bind(&place.path).expect("binds");
         loop {
             let _ = mailbox.recv().expect("a message").len();
             mailbox.ack();

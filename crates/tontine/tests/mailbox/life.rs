@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::asleep::has_main_thread_ended;
 use crate::child::{Child, Pipe, eventually};
+use crate::common::sleep_indefinitely;
 use crate::raw;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Signal;
@@ -26,71 +27,58 @@ fn registered(then: impl FnOnce(&Pipe)) -> (Child, Watch) {
     (child, watch)
 }
 
-fn sleep_indefinitely(_: &Pipe) {
-    loop {
-        thread::sleep(Duration::from_secs(1000));
-    }
-}
-
 #[test]
-fn life_lasts_until_sigkill() {
+fn life_lasts_until_sigkill_even_while_stopped() {
     alone!();
-    let (mut child, watch) = registered(sleep_indefinitely);
+    let (mut child, watch) = registered(|_| sleep_indefinitely());
     thread::sleep(Duration::from_millis(20));
+    assert!(watch.is_alive());
+    child.signal(Signal::STOP);
+    child.wait_until_stopped();
     assert!(watch.is_alive());
     child.kill();
     assert!(!watch.is_alive());
 }
 
 #[test]
-fn life_ends_when_process_exits() {
-    alone!();
-    let (mut child, watch) = registered(|pipe| _ = pipe.receive_byte());
-    child.pipe.send_byte(1);
-    assert_eq!(child.wait(), 0);
-    assert!(!watch.is_alive());
-}
-
-#[test]
-fn life_ends_when_process_crashes() {
-    alone!();
-    let (mut child, watch) = registered(|pipe| {
-        pipe.receive_byte();
+fn life_ends_with_exit_crash_exec_or_holding_thread() {
+    fn crash() {
         // SAFETY: `abort` only ends the process.
         unsafe { libc::abort() }
-    });
-    child.pipe.send_byte(1);
-    assert_eq!(child.wait(), 128 + libc::SIGABRT);
-    assert!(!watch.is_alive());
-}
-
-#[test]
-fn life_ends_on_exec_though_process_lives() {
+    }
     alone!();
-    let (mut child, watch) = registered(|pipe| {
-        pipe.receive_byte();
+    let exec = || {
         let arguments = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
         // SAFETY: the strings are terminated, and the list ends in a null pointer.
         unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
-    });
-    child.pipe.send_byte(1);
-    assert!(eventually(|| !watch.is_alive()));
-    assert!(child.is_running());
-    child.kill();
-}
-
-#[test]
-fn life_ends_with_holding_thread() {
-    alone!();
-    let (mut child, watch) = registered(|pipe| {
+    };
+    let end_thread = || {
         thread::spawn(|| thread::sleep(Duration::from_secs(1000)));
-        pipe.receive_byte();
         exit_main_thread();
-    });
-    child.pipe.send_byte(1);
-    assert!(eventually(|| !watch.is_alive()));
-    assert!(child.is_running());
-    child.kill();
+    };
+    let exit: fn() = || ();
+    // The status of a process that ends too.
+    let ends = [
+        ("exit", exit, Some(0)),
+        ("crash", crash, Some(128 + libc::SIGABRT)),
+        ("exec", exec, None),
+        ("end of the holding thread", end_thread, None),
+    ];
+    for (name, end, status) in ends {
+        let (mut child, watch) = registered(|pipe| {
+            pipe.receive_byte();
+            end();
+        });
+        child.pipe.send_byte(1);
+        if let Some(status) = status {
+            assert_eq!(child.wait(), status, "{name}");
+        } else {
+            assert!(eventually(|| !watch.is_alive()), "{name}");
+            assert!(child.is_running(), "{name}");
+            child.kill();
+        }
+        assert!(!watch.is_alive(), "{name}");
+    }
 }
 
 #[test]
@@ -115,23 +103,12 @@ fn thread_life_ends_with_thread_and_new_life_can_begin() {
 }
 
 #[test]
-fn life_continues_while_process_is_stopped() {
-    alone!();
-    let (mut child, watch) = registered(sleep_indefinitely);
-    child.signal(Signal::STOP);
-    child.wait_until_stopped();
-    assert!(watch.is_alive());
-    child.kill();
-    assert!(!watch.is_alive());
-}
-
-#[test]
 fn forked_child_does_not_keep_life_of_parent() {
     alone!();
     let (mut child, watch) = registered(|pipe| {
-        let grandchild = Child::fork(sleep_indefinitely);
+        let grandchild = Child::fork(|_| sleep_indefinitely());
         pipe.send_pid(grandchild.pid());
-        sleep_indefinitely(pipe);
+        sleep_indefinitely();
     });
     let grandchild = child.pipe.receive_pid();
     child.kill();
@@ -153,7 +130,7 @@ fn forked_child_has_no_life_before_registration() {
         });
         assert_eq!(grandchild.wait(), 0);
         assert!(Life::current().is_some());
-        sleep_indefinitely(pipe);
+        sleep_indefinitely();
     });
     let childs = Watch::from_fd(child.pipe.receive_descriptor()).expect("watch");
     assert!(childs.is_alive() && parents.is_alive());
@@ -309,7 +286,7 @@ fn register_after_main_thread_exit_creates_life() {
                     assert!(held.is_none_or(|held| !std::ptr::eq(held, life)), "another life");
                     assert_eq!(anchor_threads(), 1);
                     pipe.send_descriptor(life.as_fd());
-                    sleep_indefinitely(pipe);
+                    sleep_indefinitely();
                 });
                 exit_main_thread();
             });
@@ -428,15 +405,19 @@ fn page(magic: &[u8; 8], version: u32, life: u32) -> OwnedFd {
 fn invalid_process_page_is_refused() {
     alone!();
     let errno = |fd: &OwnedFd| Watch::from_fd(fd).map_err(|error| error.errno());
-    let well_formed = page(b"TONTPROC", 3, 64);
+    let well_formed = page(b"TONTPROC", raw::VERSION, 64);
     assert!(!Watch::from_fd(&well_formed).expect("well-formed").is_alive());
-    assert_eq!(errno(&page(b"TONTLANE", 3, 64)).err(), Some(libc::EPROTO));
+    assert_eq!(errno(&page(b"TONTLANE", raw::VERSION, 64)).err(), Some(libc::EPROTO));
     assert_eq!(errno(&page(b"TONTPROC", 1, 64)).err(), Some(libc::EPROTONOSUPPORT));
     for life in [0, 60, 65, 126, 128, 4092, 4096, u32::MAX, u32::MAX - 3] {
-        assert_eq!(errno(&page(b"TONTPROC", 3, life)).err(), Some(libc::EPROTO), "{life}");
+        assert_eq!(
+            errno(&page(b"TONTPROC", raw::VERSION, life)).err(),
+            Some(libc::EPROTO),
+            "{life}"
+        );
     }
     for life in [64, 68, 124] {
-        assert!(errno(&page(b"TONTPROC", 3, life)).is_ok(), "{life}");
+        assert!(errno(&page(b"TONTPROC", raw::VERSION, life)).is_ok(), "{life}");
     }
     let (pipe, _writer) = rustix::pipe::pipe().expect("pipe");
     let error = Watch::from_fd(&pipe).expect_err("a pipe");
@@ -446,7 +427,7 @@ fn invalid_process_page_is_refused() {
 #[test]
 fn watch_outlives_descriptor_and_works_in_child() {
     alone!();
-    let (mut child, watch) = registered(sleep_indefinitely);
+    let (mut child, watch) = registered(|_| sleep_indefinitely());
     let watch = &watch;
     let mut observer = Child::fork(|pipe| {
         assert!(watch.is_alive());

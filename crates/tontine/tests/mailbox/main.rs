@@ -5,8 +5,9 @@
 #[macro_use]
 #[path = "../alone/mod.rs"]
 mod alone;
+mod activation;
 mod addresses;
-mod asked_back;
+mod allowed_groups;
 #[path = "../asleep/mod.rs"]
 mod asleep;
 mod asynchronous;
@@ -27,19 +28,28 @@ mod forks;
 mod grants;
 mod growth;
 mod held_chunks;
+mod holding;
 mod interrupts;
 mod last_look;
+mod last_sender;
 mod life;
 mod messages;
 mod namespaces;
 mod no_memory;
 mod no_system_call;
+mod order;
+mod owner_wait;
 mod path_lock;
 #[path = "../raw/mod.rs"]
 mod raw;
+mod redelivered;
 mod relay;
 mod relay_ends;
+mod requested_back;
 mod reservation;
-mod room;
+mod set;
 mod shortage;
+mod space;
+mod streams;
 mod succession;
+mod wake;

@@ -1,35 +1,14 @@
 //! The mailbox as its users see it, between threads of one process and between processes.
 
-#![allow(unsafe_code, reason = "zero-copy receiving")]
-
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use crate::common::*;
+use crate::raw;
+use std::path::Path;
 use tontine::Error;
-use tontine::mailbox::{Fences, Mailbox, OnDeath, Options, Sender, WaitStrategy};
 
-#[test]
-fn messages_arrive_whole_and_in_order() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    sender.send(b"before the lane is accepted").expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"before the lane is accepted");
-    for length in 0..300_usize {
-        sender.send(&vec![length as u8; length]).expect("sent");
-    }
-    for length in 0..300_usize {
-        let message = mailbox.recv_timeout(AMPLE).expect("a message");
-        assert_eq!(&*message, vec![length as u8; length]);
-        assert_eq!(message.peer().pid, Some(std::process::id()));
-    }
-    assert_eq!(mailbox.try_recv().expect_err("no further message"), Error::WouldBlock);
-    assert!(mailbox.take_errors().is_empty());
-}
+use tontine::mailbox::{Fences, Mailbox, OnDeath, Options, Sender, SenderOptions, WaitStrategy};
 
 #[test]
 fn small_messages_arrive_in_every_mode() {
@@ -65,10 +44,9 @@ fn small_messages_arrive_in_every_mode() {
 #[test]
 fn padding_without_following_message_keeps_lane_intact() {
     alone!();
-    let place = place();
-    let options = Options::new().first_chunk(1 << 16).lane_cap(1 << 16);
-    let mut mailbox = options.bind(&place.path).expect("binds");
-    let mut sender = options.connect(&place.path).expect("connects");
+    let options = Options::new().lane_cap(1 << 16);
+    let (place, mut mailbox) = bound_with(&options);
+    let mut sender = options.first_chunk(1 << 16).connect(&place.path).expect("connects");
     let message = [7; 20_000];
     // Three messages fill the ring, except for a remainder that is too short for a fourth message.
     for _ in 0..3 {
@@ -118,42 +96,28 @@ fn lane_grows_to_smaller_of_both_caps() {
     }
 }
 
-#[test]
-fn longest_message_is_sent_longer_message_refused() {
-    alone!();
-    let place = place();
-    let options = Options::new().lane_cap(1 << 20);
-    let mut mailbox = options.bind(&place.path).expect("binds");
-    let mut sender = options.connect(&place.path).expect("connects");
-    mailbox.try_recv().expect_err("no message yet");
-    let most = sender.max_message_len();
-    let error = sender.try_send(&vec![0; most + 1]).expect_err("too large");
-    assert_eq!(error, Error::TooLarge { len: most as u64 + 1, max: most as u64, set_by: None });
-    let longest: Vec<u8> = (0..most).map(|n| n as u8).collect();
-    for _ in 0..5 {
-        until("the longest message fits", || {
-            let _ = mailbox.try_recv();
-            sender.try_send(&longest).is_ok()
-        });
-        assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *longest);
-    }
+/// Connects, and waits until the lane is accepted: later messages have no stamp.
+fn welcomed(options: &SenderOptions, path: &Path) -> Sender {
+    let mut sender = connect(options, path);
+    until("the lane is accepted", || {
+        sender.service().expect("the receiver lives");
+        sender.peer().is_some()
+    });
+    sender
 }
 
 #[test]
 fn death_of_receiver_is_noticed_and_messages_remain() {
     alone!();
     let place = place();
-    let path = place.path.clone();
     let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         for _ in 0..3 {
             let _ = mailbox.recv().expect("a message");
         }
-        loop {
-            thread::park();
-        }
+        sleep_indefinitely();
     });
-    let mut sender = connect(&Options::new(), &place.path);
+    let mut sender = welcomed(&Options::new().into(), &place.path);
     for number in 0..10_u8 {
         sender.send(&[number; 5]).expect("sent");
     }
@@ -172,18 +136,15 @@ fn death_of_receiver_is_noticed_and_messages_remain() {
 fn successor_inherits_unacknowledged_messages() {
     alone!();
     let place = place();
-    let path = place.path.clone();
     let reader = fork(|| {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         for _ in 0..100 {
             let _ = mailbox.recv().expect("a message");
         }
-        loop {
-            thread::park();
-        }
+        sleep_indefinitely();
     });
     let options = Options::new().on_death(OnDeath::WaitForSuccessor);
-    let mut sender = connect(&options, &place.path);
+    let mut sender = welcomed(&options, &place.path);
     let message = |number: u32| [number.to_le_bytes(); 20].concat();
     for number in 0..500 {
         sender.send(&message(number)).expect("sent");
@@ -205,87 +166,6 @@ fn successor_inherits_unacknowledged_messages() {
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"on we go");
 }
 
-#[test]
-fn closed_mailbox_returns_closed_and_frees_name() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    let error = Mailbox::bind(&place.path).expect_err("taken");
-    assert_eq!(error.errno(), libc::EADDRINUSE, "{error}");
-    sender.send(b"read").expect("sent");
-    let _ = mailbox.recv_timeout(AMPLE).expect("accepts and reads");
-    sender.send(b"unread").expect("sent");
-    mailbox.close();
-    let error = sender.send(b"more").expect_err("closed");
-    assert_eq!(error.errno(), libc::EPIPE, "{error}");
-    assert_eq!(sender.take_unread().expect("the mailbox is closed"), [b"unread"]);
-    assert!(!place.path.exists());
-    Mailbox::bind(&place.path).expect("free again");
-}
-
-#[test]
-fn sender_that_ends_leaves_sent_messages() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let path = place.path.clone();
-    let child = fork(|| {
-        let mut sender = Sender::connect(&path).expect("connects");
-        for number in 0..100_u32 {
-            sender.send(&number.to_le_bytes()).expect("sent");
-        }
-    });
-    assert_eq!(reap(child), 0);
-    for number in 0..100_u32 {
-        let message = mailbox.recv_timeout(AMPLE).expect("a message");
-        assert_eq!(*message, number.to_le_bytes());
-        assert_eq!(message.peer().pid, u32::try_from(child).ok());
-    }
-    until("the lane is removed", || {
-        assert_eq!(mailbox.try_recv().expect_err("no message is left"), Error::WouldBlock);
-        mailbox.sender_count() == 0
-    });
-}
-
-#[test]
-fn handles_in_forked_child_return_forked() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    sender.send(b"from the parent").expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"from the parent");
-    // These are a forked child's copies of both handles.
-    let mut copies = Some((sender, mailbox));
-    let child = fork(|| {
-        let (mut sender, mut mailbox) = copies.take().expect("the child's copies");
-        assert_eq!(sender.send(b"from the child").expect_err("inherited by fork"), Error::Forked);
-        assert_eq!(mailbox.try_recv().expect_err("inherited by fork"), Error::Forked);
-        drop((sender, mailbox));
-    });
-    assert_eq!(reap(child), 0);
-    let (mut sender, mut mailbox) = copies.take().expect("the parent's are untouched");
-    sender.send(b"still here").expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"still here");
-    assert!(place.path.exists(), "the child did not remove it");
-}
-
-#[test]
-fn socket_pair_needs_no_address() {
-    alone!();
-    let _place = place();
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .expect("a pair");
-    let mut mailbox = Mailbox::unbound().expect("opens");
-    mailbox.adopt(ours).expect("takes it");
-    let mut sender = Sender::from_socket(theirs).expect("begins a lane");
-    sender.send(b"no name").expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"no name");
-    assert!(sender.try_clone().is_err(), "the mailbox has no address");
-}
-
 /// Regression: a program that adopted a hundred sockets, for children yet to be started, silently
 /// lost the first sockets, which were treated as pending connections that send nothing.
 #[test]
@@ -296,9 +176,7 @@ fn adopted_sockets_may_stay_silent_indefinitely() {
     let mut mailbox = Options::new().handshake_timeout(deadline).unbound().expect("opens");
     let mut theirs = Vec::new();
     for _ in 0..100 {
-        let (one, other) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .expect("a pair");
+        let (one, other) = raw::pair();
         mailbox.adopt(one).expect("takes it");
         theirs.push(other);
     }
@@ -318,101 +196,9 @@ fn adopted_sockets_may_stay_silent_indefinitely() {
 }
 
 #[test]
-fn abstract_name_works_like_path() {
-    alone!();
-    let _place = place();
-    let name = format!("@tontine-test-{}", std::process::id());
-    let mut mailbox = Mailbox::bind(&name).expect("binds");
-    let mut sender = Sender::connect(&name).expect("connects");
-    let mut another = sender.try_clone().expect("a separate lane");
-    sender.send(b"one").expect("sent");
-    another.send(b"two").expect("sent");
-    let first = mailbox.recv_timeout(AMPLE).map(|message| message.sender()).expect("a message");
-    let second = mailbox.recv_timeout(AMPLE).map(|message| message.sender()).expect("a message");
-    assert_ne!(first, second);
-    assert_eq!(mailbox.sender_count(), 2);
-}
-
-#[test]
-fn reservation_is_sent_on_commit() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    let _ = sender.reserve(100).expect("space is free");
-    let mut reserved = sender.reserve(5).expect("space is free");
-    reserved.copy_from_slice(b"later");
-    reserved.commit().expect("sent");
-    assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"later");
-    sender.send(b"in place").expect("sent");
-    // SAFETY: the sender is this test, which changes nothing.
-    let message = unsafe { mailbox.recv_in_place() }.expect("a message");
-    assert_eq!(&*message, b"in place");
-}
-
-#[test]
-fn sleeping_receiver_is_woken_by_message() {
-    alone!();
-    let place = place();
-    for fences in [Fences::Asymmetric, Fences::Symmetric] {
-        let options = Options::new().wait_strategy(WaitStrategy::Sleep).fences(fences);
-        let mut mailbox = options.bind(&place.path).expect("binds");
-        let mut sender = options.connect(&place.path).expect("connects");
-        let sending = thread::spawn(move || {
-            for number in 0..200_u32 {
-                thread::sleep(Duration::from_micros(200));
-                sender.send(&number.to_le_bytes()).expect("sent");
-            }
-        });
-        for number in 0..200_u32 {
-            let message = mailbox.recv_timeout(AMPLE).expect("a message");
-            assert_eq!(*message, number.to_le_bytes());
-        }
-        sending.join().expect("the sender ends");
-    }
-}
-
-#[test]
-fn poll_and_arm_report_pending_messages() {
-    alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let path = place.path.clone();
-    let sending = thread::spawn(move || {
-        let mut sender = Sender::connect(&path).expect("connects");
-        for number in 0..100_u32 {
-            thread::sleep(Duration::from_micros(300));
-            sender.send(&number.to_le_bytes()).expect("sent");
-        }
-        sender.wait_acked(Some(AMPLE)).expect("read");
-    });
-    let mut expected = 0;
-    while expected < 100_u32 {
-        if mailbox.arm().expect("arms") {
-            let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
-            let ready = poll(&mut polled, Some(&Timespec { tv_sec: 60, tv_nsec: 0 }));
-            assert_eq!(ready, Ok(1), "message {expected} was not announced");
-        }
-        loop {
-            match mailbox.try_recv() {
-                Ok(message) => assert_eq!(*message, expected.to_le_bytes()),
-                Err(Error::WouldBlock) => break,
-                Err(error) => panic!("{error}"),
-            }
-            expected += 1;
-        }
-    }
-    mailbox.ack();
-    let _ = mailbox.try_recv();
-    sending.join().expect("the sender ends");
-}
-
-#[test]
 fn requeued_message_is_received_again_or_stays_unread() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut mailbox, mut sender) = channel();
     for message in [b"one", b"two"] {
         sender.send(message).expect("sent");
     }
@@ -427,25 +213,27 @@ fn requeued_message_is_received_again_or_stays_unread() {
     assert_eq!(sender.take_unread().expect("closed"), [b"two"]);
 }
 
-/// Regression: the lock file was once called `mailbox.lock.lock`, and a living owner's address
-/// `mailbox.lock`: both the mailbox and the path lock added the suffix.
 #[test]
-fn lock_file_and_refusal_have_documented_names() {
+fn message_converts_into_its_bytes_without_copy() {
     alone!();
-    let place = place();
-    let mailbox = Mailbox::bind(&place.path).expect("binds");
-    let Err(Error::AddrInUse { address, .. }) = Mailbox::bind(&place.path) else {
-        panic!("the address has a living owner");
-    };
-    assert_eq!(address, place.path.display().to_string());
-    let folder = place.path.parent().expect("a folder");
-    let names = || {
-        let files = std::fs::read_dir(folder).expect("readable").flatten();
-        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
-        names.sort();
-        names
-    };
-    assert_eq!(names(), ["mailbox", "mailbox.lock"]);
-    drop(mailbox);
-    assert_eq!(names(), Vec::<&str>::new());
+    let (_place, mut mailbox, mut sender) = channel();
+    let long = vec![7; 10_000];
+    for message in [&long[..], b"short", &long, b""] {
+        sender.send(message).expect("sent");
+    }
+    let message = mailbox.recv_timeout(AMPLE).expect("a message");
+    let (address, id) = (message.as_ptr(), message.sender());
+    let bytes = message.into_vec();
+    assert_eq!((bytes.as_ptr(), &bytes), (address, &long));
+    let mailbox_ref: &Mailbox = &mailbox;
+    assert_eq!(mailbox_ref.is_alive(id), Some(true));
+    // The buffer is gone, so the next message has a short one of its own.
+    assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").into_vec(), b"short");
+    assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), long);
+    // A message that is much shorter than the buffer does not take it along.
+    let bytes = mailbox.recv_timeout(AMPLE).expect("a message").into_vec();
+    assert_eq!((bytes.len(), bytes.capacity()), (0, 0));
+    drop(sender);
+    until("the lane is removed", || mailbox.try_recv().is_err() && mailbox.sender_count() == 0);
+    assert_eq!(mailbox.is_alive(id), None);
 }

@@ -4,16 +4,12 @@
 #![allow(unsafe_code, reason = "unshare, mount and kill")]
 
 use std::ffi::CString;
-use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use crate::asleep::until_asleep;
-use crate::common::{AMPLE, connect, fork, place, reap, until};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use crate::common::*;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
@@ -34,15 +30,14 @@ fn unshare() -> std::io::Result<()> {
 
 /// Returns `true` if namespaces can be created here; otherwise prints the reason.
 fn possible() -> bool {
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let report = Signal::new();
     let child = fork(|| {
         let errno = unshare().err().and_then(|error| error.raw_os_error());
-        tell.write_all(&errno.unwrap_or(0).to_ne_bytes()).expect("notified");
+        report.give(errno.unwrap_or(0));
     });
-    let mut errno = [0; 4];
-    told.read_exact(&mut errno).expect("notified");
+    let errno = report.take();
     reap(child);
-    match i32::from_ne_bytes(errno) {
+    match errno {
         0 => true,
         errno => {
             let why = std::io::Error::from_raw_os_error(errno);
@@ -61,19 +56,17 @@ struct Container {
 
 impl Container {
     fn run(body: impl FnOnce()) -> Self {
-        let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+        let report = Signal::new();
         let outer = fork(|| {
             unshare().expect("the call succeeded before");
             let inner = fork(|| {
                 assert_eq!(std::process::id(), 1, "a PID namespace of its own");
                 body();
             });
-            tell.write_all(&inner.to_ne_bytes()).expect("notified");
+            report.give(inner);
             reap(inner);
         });
-        let mut inner = [0; 4];
-        told.read_exact(&mut inner).expect("notified");
-        Self { outer, inner: i32::from_ne_bytes(inner) }
+        Self { outer, inner: report.take() }
     }
 
     fn kill(self) {
@@ -111,19 +104,19 @@ fn unmapped_user_does_not_count_as_own_user() {
     }
     let name = format!("@tontine-overflow-{}", std::process::id());
     for (allow, admitted) in [(false, false), (true, true)] {
-        let (mut made, mut make) = std::io::pipe().expect("a pipe");
-        let (mut mapped, mut map) = std::io::pipe().expect("a pipe");
-        let (mut bound, mut bind) = std::io::pipe().expect("a pipe");
+        let make = Signal::new();
+        let map = Signal::new();
+        let bind = Signal::new();
         let receiver = fork(|| {
             // SAFETY: the call takes an integer.
             assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWUSER) }, 0);
-            say(&mut make);
-            hear(&mut mapped);
+            make.give(0);
+            map.take();
             become_user(65534);
             let options = Options::new();
             let options = if allow { options.allow_uid(65534) } else { options };
             let mut mailbox = options.bind(name.as_str()).expect("binds");
-            say(&mut bind);
+            bind.give(0);
             if admitted {
                 assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"hello");
                 return;
@@ -136,10 +129,10 @@ fn unmapped_user_does_not_count_as_own_user() {
                 !refused.is_empty()
             });
         });
-        hear(&mut made);
+        make.take();
         map_users(receiver);
-        say(&mut map);
-        hear(&mut bound);
+        map.give(0);
+        bind.take();
         let sender = fork(|| {
             become_user(3002);
             // A quick receiver refuses the lane before `connect` returns.
@@ -176,14 +169,6 @@ fn options() -> Options {
     Options::new().allow_any_uid().lane_cap(1 << 16)
 }
 
-fn say(pipe: &mut PipeWriter) {
-    pipe.write_all(&[1]).expect("notified");
-}
-
-fn hear(pipe: &mut PipeReader) {
-    pipe.read_exact(&mut [0]).expect("notified");
-}
-
 fn receive(mailbox: &mut Mailbox, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let message = mailbox.recv_timeout(AMPLE).expect("a message");
@@ -206,59 +191,55 @@ fn containers_sharing_folder_communicate_and_notice_deaths() {
     let place = place();
     let folder = place.path.parent().expect("a folder").to_owned();
     let other = tempfile::tempdir().expect("a folder");
-    let (mut from_reader, mut reader_tells) = std::io::pipe().expect("a pipe");
-    let (mut from_sender, mut sender_tells) = std::io::pipe().expect("a pipe");
+    let reader_tells = Signal::new();
+    let sender_tells = Signal::new();
     let reader = Container::run(|| {
         show_elsewhere(&folder, other.path());
         let mut mailbox = options().bind(other.path().join("mailbox")).expect("binds");
-        say(&mut reader_tells);
+        reader_tells.give(0);
         receive(&mut mailbox, 0..1000);
-        say(&mut reader_tells);
-        loop {
-            thread::park();
-        }
+        reader_tells.give(0);
+        sleep_indefinitely();
     });
-    hear(&mut from_reader);
+    reader_tells.take();
     let sender = Container::run(|| {
         let options = options().on_death(OnDeath::WaitForSuccessor);
         let mut lane = connect(&options, &place.path);
         send(&mut lane, 0..1100);
-        say(&mut sender_tells);
+        sender_tells.give(0);
         // This call blocks until the receiver has died, and its successor has bound and read.
         lane.wait_acked(Some(AMPLE)).expect("read by the successor");
         send(&mut lane, 1100..1200);
         lane.wait_acked(Some(AMPLE)).expect("read");
-        say(&mut sender_tells);
-        loop {
-            thread::park();
-        }
+        sender_tells.give(0);
+        sleep_indefinitely();
     });
-    hear(&mut from_reader);
-    hear(&mut from_sender);
+    reader_tells.take();
+    sender_tells.take();
     // A rival in another container is refused. The error has no pid, which would name a different
     // process here.
     let rival = Container::run(|| {
         let error = options().bind(&place.path).expect_err("taken");
         assert!(matches!(error, Error::AddrInUse { holder: None, .. }), "{error}");
-        say(&mut reader_tells);
+        reader_tells.give(0);
     });
-    hear(&mut from_reader);
+    reader_tells.take();
     rival.wait();
     reader.kill();
     let successor = Container::run(|| {
         let mut mailbox = options().bind(&place.path).expect("a free address");
         receive(&mut mailbox, 1000..1200);
-        say(&mut reader_tells);
+        reader_tells.give(0);
         until("the sender's death is noticed", || {
             let _ = mailbox.recv_timeout(Duration::from_millis(20));
             mailbox.sender_count() == 0
         });
-        say(&mut reader_tells);
+        reader_tells.give(0);
     });
-    hear(&mut from_reader);
-    hear(&mut from_sender);
+    reader_tells.take();
+    sender_tells.take();
     sender.kill();
-    hear(&mut from_reader);
+    reader_tells.take();
     successor.wait();
 }
 
@@ -269,20 +250,16 @@ fn one_passed_descriptor_suffices_between_containers() {
         return;
     }
     let _place = place();
-    let flags = SocketFlags::CLOEXEC;
-    let pair = || socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-    let (ours, theirs): (OwnedFd, OwnedFd) = pair().expect("a pair");
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let (ours, theirs) = crate::raw::pair();
+    let report = Signal::new();
     let (mut ours, mut theirs) = (Some(ours), Some(theirs));
     let reader = Container::run(|| {
         drop(theirs.take());
         let mut mailbox = options().unbound().expect("opens");
         mailbox.adopt(ours.take().expect("passed in")).expect("takes it");
         receive(&mut mailbox, 0..1000);
-        say(&mut tell);
-        loop {
-            thread::park();
-        }
+        report.give(0);
+        sleep_indefinitely();
     });
     let sender = Container::run(|| {
         drop(ours.take());
@@ -290,7 +267,7 @@ fn one_passed_descriptor_suffices_between_containers() {
             options().connect_socket(theirs.take().expect("passed in")).expect("the lane begins");
         send(&mut lane, 0..1000);
         lane.wait_acked(Some(AMPLE)).expect("read");
-        say(&mut tell);
+        report.give(0);
         // The other end of the pair is still open elsewhere, so no hang-up reports the receiver's
         // death.
         let error = loop {
@@ -300,13 +277,13 @@ fn one_passed_descriptor_suffices_between_containers() {
         };
         assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
         assert!(lane.take_unread().expect("the process has ended").len() > 10);
-        say(&mut tell);
+        report.give(0);
     });
-    hear(&mut told);
-    hear(&mut told);
+    report.take();
+    report.take();
     until_asleep(sender.inner);
     reader.kill();
-    hear(&mut told);
+    report.take();
     sender.wait();
     drop((ours, theirs));
 }

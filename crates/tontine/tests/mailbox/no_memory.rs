@@ -3,19 +3,11 @@
 //! incomplete object is left, other senders are served, and the same operation succeeds in another
 //! thread. Refused calls that the library can do without.
 
-#![allow(unsafe_code, reason = "mounts a file system in a namespace of its own")]
-
-use crate::common;
-use std::collections::BTreeMap;
-use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, place};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter,
-};
+use crate::common::*;
+use crate::raw::fuse::mount_privately;
+use seccompiler::SeccompCmpOp;
 use tontine::Error;
 use tontine::mailbox::{Mailbox, Options, Sender, WaitStrategy};
 
@@ -43,24 +35,8 @@ impl Lack {
 
     /// Runs `body` in a separate thread, in which the call fails.
     fn during<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
-        let conditions = self.when.map(|(argument, bits)| {
-            let has = SeccompCmpOp::MaskedEq(bits);
-            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, has, bits)
-                .expect("a valid filter")
-        });
-        let rules = conditions.map(|one| SeccompRule::new(vec![one]).expect("a valid filter"));
-        let rules = BTreeMap::from([(self.call, rules.into_iter().collect())]);
-        let fails = SeccompAction::Errno(self.errno.cast_unsigned());
-        let arch = std::env::consts::ARCH.try_into().expect("a known processor");
-        let filter = SeccompFilter::new(rules, SeccompAction::Allow, fails, arch);
-        let program: BpfProgram = filter.expect("a valid filter").try_into().expect("compiles");
-        thread::scope(|threads| {
-            let thread = threads.spawn(|| {
-                apply_filter(&program).expect("filters are permitted");
-                body()
-            });
-            thread.join().expect("the thread's assertions hold")
-        })
+        let when = self.when.map(|(argument, bits)| (argument, SeccompCmpOp::MaskedEq(bits), bits));
+        without_call(self.call, self.errno, when, body)
     }
 
     fn is_named_by(self, error: &Error) {
@@ -77,10 +53,6 @@ const MEMORY: [Lack; 5] = [
     lack(libc::SYS_madvise, libc::ENOMEM, "madvise").when(2, libc::MADV_DONTFORK),
     lack(libc::SYS_sendmsg, libc::ENOMEM, "sendmsg"),
 ];
-
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("a folder").count()
-}
 
 #[test]
 fn failed_call_during_bind_is_named_and_leaves_nothing() {
@@ -124,8 +96,7 @@ fn failed_call_during_bind_is_named_and_leaves_nothing() {
 #[test]
 fn failed_call_during_connect_is_named_and_leaves_nothing() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let mut first = connect(&Options::new(), &place.path);
     first.send(b"first").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
@@ -157,9 +128,8 @@ fn failed_call_during_connect_is_named_and_leaves_nothing() {
 #[test]
 fn failed_call_during_handshake_only_delays_sender() {
     alone!();
-    let place = place();
     let options = Options::new().handshake_timeout(AMPLE).wait_strategy(WaitStrategy::Sleep);
-    let mut mailbox = options.bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound_with(&options);
     let mut first = connect(&Options::new(), &place.path);
     first.send(b"first").expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
@@ -196,7 +166,7 @@ fn failed_call_during_handshake_only_delays_sender() {
         mailbox.ack();
         new_sender.wait_acked(Some(AMPLE)).expect("welcomed at last");
         drop(new_sender);
-        common::until("the lane is removed", || {
+        until("the lane is removed", || {
             assert!(mailbox.recv_timeout(Duration::from_millis(1)).is_err());
             mailbox.sender_count() == 1 && open_descriptors() == open
         });
@@ -207,8 +177,7 @@ fn failed_call_during_handshake_only_delays_sender() {
 #[test]
 fn failed_call_during_growth_only_delays_message() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let mut length = 4000;
     let mut sender = connect(&Options::new(), &place.path);
     sender.send(b"first").expect("sent");
@@ -237,10 +206,8 @@ fn failed_call_during_growth_only_delays_message() {
 #[test]
 fn doorbell_without_recvmmsg_notifies_each_wait() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+    let (place, mut mailbox) = bound();
     let mut sender = connect(&Options::new(), &place.path);
-    let ample = Timespec { tv_sec: 60, tv_nsec: 0 };
     for errno in [libc::EPERM, libc::ENOSYS] {
         lack(libc::SYS_recvmmsg, errno, "recvmmsg").during(|| {
             for wait in 0..2000 {
@@ -248,8 +215,7 @@ fn doorbell_without_recvmmsg_notifies_each_wait() {
                     mailbox.recv_timeout(Duration::ZERO).expect_err("all messages were received");
                 }
                 sender.send(b"ring").expect("sent");
-                let mut polled = [PollFd::new(&mailbox, PollFlags::IN)];
-                assert_eq!(poll(&mut polled, Some(&ample)), Ok(1), "no notification in {wait}");
+                assert!(is_readable(&mailbox, AMPLE), "no notification in {wait}");
                 assert_eq!(&*mailbox.try_recv().expect("a message"), b"ring");
             }
         });
@@ -259,20 +225,7 @@ fn doorbell_without_recvmmsg_notifies_each_wait() {
 /// Mounts an empty tmpfs with these limits, visible only to this process. Returns `false` if
 /// mounting is not permitted.
 fn mount_small(folder: &std::path::Path, holds: &str) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let text = |bytes: &[u8]| std::ffi::CString::new(bytes).expect("no zeros");
-    let (kind, root, folder) = (text(b"tmpfs"), text(b"/"), text(folder.as_os_str().as_bytes()));
-    let holds = text(holds.as_bytes());
-    let none = std::ptr::null();
-    // SAFETY: the calls change only the resources that this process sees, and none of its memory;
-    // the strings are terminated, and the kernel keeps none of them.
-    unsafe {
-        let private = libc::MS_REC | libc::MS_PRIVATE;
-        libc::unshare(libc::CLONE_NEWNS) == 0
-            && libc::mount(none, root.as_ptr(), none, private, none.cast()) == 0
-            && libc::mount(kind.as_ptr(), folder.as_ptr(), kind.as_ptr(), 0, holds.as_ptr().cast())
-                == 0
-    }
+    mount_privately(c"tmpfs", folder, 0, holds).is_ok()
 }
 
 #[test]
@@ -283,11 +236,11 @@ fn mailbox_on_full_file_system_works_or_fails_cleanly() {
     let works = || {
         let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         let mut sender = Sender::connect(&place.path).expect("connects");
-        sender.send(b"room").expect("sent");
-        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"room");
+        sender.send(b"space").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"space");
     };
     // No byte of space is left. Names need no space, and messages are stored elsewhere.
-    let bytes = common::fork(|| {
+    let bytes = fork(|| {
         if !mount_small(folder, "size=64k") {
             return;
         }
@@ -295,9 +248,9 @@ fn mailbox_on_full_file_system_works_or_fails_cleanly() {
         assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
         works();
     });
-    assert_eq!(common::reap(bytes), 0);
+    assert_eq!(reap(bytes), 0);
     // The number of files is limited: at first none can be created, then only the lock file.
-    let files = common::fork(|| {
+    let files = fork(|| {
         if !mount_small(folder, "nr_inodes=8") {
             return;
         }
@@ -316,5 +269,5 @@ fn mailbox_on_full_file_system_works_or_fails_cleanly() {
         }
         works();
     });
-    assert_eq!(common::reap(files), 0);
+    assert_eq!(reap(files), 0);
 }

@@ -35,11 +35,11 @@ fn message(number: u64) -> Vec<u8> {
 fn send_to_awake_receiver_makes_no_system_call() {
     alone!();
     let place = place();
-    let options = Options::new().wait_strategy(WaitStrategy::Spin).first_chunk(4096);
+    let options = Options::new().wait_strategy(WaitStrategy::Spin);
     let status = reap(fork(|| {
         static RECEIVED: AtomicU64 = AtomicU64::new(0);
         let mut mailbox = options.bind(&place.path).expect("binds");
-        let mut sender = options.connect(&place.path).expect("connects");
+        let mut sender = options.first_chunk(4096).connect(&place.path).expect("connects");
         thread::spawn(move || {
             while sender.peer().is_none() {
                 sender.service().expect("the receiver lives");
@@ -138,10 +138,10 @@ fn once_without_system_call(work: impl Fn(&mut Mailbox, &mut Sender)) {
 
 fn without_system_calls(work: impl Fn(&mut Mailbox, &mut Sender)) -> i32 {
     let place = place();
-    let options = Options::new().wait_strategy(WaitStrategy::Spin).first_chunk(4096);
+    let options = Options::new().wait_strategy(WaitStrategy::Spin);
     reap(fork(|| {
         let mut mailbox = options.bind(&place.path).expect("binds");
-        let mut sender = options.connect(&place.path).expect("connects");
+        let mut sender = options.first_chunk(4096).connect(&place.path).expect("connects");
         for number in 0..100 {
             sender.send(&message(number)).expect("sent");
             assert_eq!(*mailbox.recv_timeout(AMPLE).expect("a message"), message(number));

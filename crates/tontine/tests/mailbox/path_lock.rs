@@ -4,9 +4,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::child::{Child, Pipe, eventually};
+use crate::common::{record_lock, sleep_indefinitely};
 use tontine::Error;
 use tontine::life::PathLock;
 
@@ -38,12 +38,6 @@ impl Drop for Scratch {
     }
 }
 
-fn sleep_indefinitely(_: &Pipe) {
-    loop {
-        std::thread::sleep(Duration::from_secs(1000));
-    }
-}
-
 /// Starts a child that holds a path lock and then runs `then`.
 fn owner(scratch: &Scratch, then: impl FnOnce(&Pipe)) -> Child {
     let child = Child::fork(|pipe| {
@@ -69,7 +63,7 @@ fn holder(scratch: &Scratch) -> Option<u32> {
 fn path_lock_is_exclusive_and_names_holder() {
     alone!();
     let scratch = Scratch::new("lock-two");
-    let mut child = owner(&scratch, sleep_indefinitely);
+    let mut child = owner(&scratch, |_| sleep_indefinitely());
     let pid = child.pid().as_raw_nonzero().get().cast_unsigned();
     assert_eq!(holder(&scratch), Some(pid));
     child.kill();
@@ -97,9 +91,9 @@ fn path_lock_is_free_after_death_though_child_lives() {
     alone!();
     let scratch = Scratch::new("lock-forked");
     let mut child = owner(&scratch, |pipe| {
-        let grandchild = Child::fork(sleep_indefinitely);
+        let grandchild = Child::fork(|_| sleep_indefinitely());
         pipe.send_pid(grandchild.pid());
-        sleep_indefinitely(pipe);
+        sleep_indefinitely();
     });
     let grandchild = child.pipe.receive_pid();
     child.kill();
@@ -235,7 +229,7 @@ fn hard_link_to_locked_database_keeps_record_lock() {
         let database = scratch.path().with_extension("database");
         std::fs::write(&database, b"rows").expect("written");
         let file = std::fs::File::options().read(true).write(true).open(&database).expect("open");
-        assert!(record_lock(&file), "locked");
+        assert!(record_lock(&file, 1), "locked");
         if is_moved {
             std::fs::rename(&database, scratch.lock()).expect("renamed");
         } else {
@@ -244,7 +238,7 @@ fn hard_link_to_locked_database_keeps_record_lock() {
         let refused = PathLock::acquire(scratch.path());
         let is_refused = matches!(refused, Err(Error::InvalidAddress { .. }));
         drop(refused);
-        let mut child = Child::fork(|_| assert!(!record_lock(&file), "unlocked"));
+        let mut child = Child::fork(|_| assert!(!record_lock(&file, 1), "unlocked"));
         assert_eq!(child.wait(), 0, "the lock is held still");
         assert!(is_refused);
         let _ = std::fs::remove_file(database);
@@ -267,18 +261,6 @@ fn fifo_or_folder_as_lock_file_is_refused() {
     std::fs::remove_dir(scratch.lock()).expect("removed");
     let refused = refused.expect_err("a folder");
     assert!(matches!(refused, Error::InvalidAddress { .. }), "{refused}");
-}
-
-/// Locks the file's first byte; returns `true` unless another process holds it.
-fn record_lock(file: &std::fs::File) -> bool {
-    // SAFETY: the struct has only integers, for which zero is valid.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as _;
-    lock.l_len = 1;
-    // SAFETY: the command reads one `flock`.
-    unsafe {
-        libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(file), libc::F_SETLK, &raw const lock) == 0
-    }
 }
 
 fn parent() -> u32 {

@@ -7,14 +7,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::asleep::until_others_sleep;
-use crate::common::{AMPLE, place, until};
+use crate::common::*;
 use crate::raw;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tontine::Error;
-use tontine::mailbox::{Options, Relay, RelayLane, RemoteEnd, Sender, SenderId};
+use tontine::mailbox::{Options, Order, Relay, RelayLane, RemoteEnd, Sender, SenderId};
 
 /// A record that was read: its position, its end and its message.
 pub(crate) type ReadRecord = (u64, u64, Vec<u8>);
+
+/// Binds a relay in a new folder, and opens a lane.
+pub(crate) fn opened() -> (Place, Relay, Sender, SenderId) {
+    let place = place();
+    let mut relay = relay(&place.path);
+    let sender = Sender::connect(&place.path).expect("connects");
+    let id = lane(&mut relay).sender;
+    (place, relay, sender, id)
+}
 
 pub(crate) fn relay(path: &Path) -> Relay {
     Options::new().bind_relay(path).expect("binds")
@@ -71,18 +79,10 @@ fn ready(relay: &mut Relay) -> Vec<SenderId> {
     ready
 }
 
-fn is_readable(end: &impl std::os::fd::AsFd) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&now)) == Ok(1)
-}
-
 #[test]
 fn read_ahead_spans_chunks_and_seek_rereads() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    let id = lane(&mut relay).sender;
+    let (_place, mut relay, mut sender, id) = opened();
     for number in 0..500 {
         send(&mut sender, &mut relay, &message(number));
     }
@@ -121,10 +121,7 @@ fn read_ahead_spans_chunks_and_seek_rereads() {
 #[test]
 fn position_inside_record_is_refused() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    let id = lane(&mut relay).sender;
+    let (_place, mut relay, mut sender, id) = opened();
     for number in 0..3 {
         send(&mut sender, &mut relay, &message(number));
     }
@@ -143,10 +140,7 @@ fn position_inside_record_is_refused() {
 #[test]
 fn part_of_record_is_copied_from_any_offset() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    let id = lane(&mut relay).sender;
+    let (_place, mut relay, mut sender, id) = opened();
     for length in [0, 1, 7, 8, 9, 900] {
         let bytes: Vec<u8> = (0..length).map(|at| (at * 7) as u8).collect();
         send(&mut sender, &mut relay, &bytes);
@@ -209,12 +203,9 @@ fn sender_gains_space_only_by_acknowledgement() {
 #[test]
 fn ended_lane_stays_until_removed() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut relay, mut sender, id) = opened();
     sender.send(b"one").expect("sent");
     sender.send(b"two").expect("sent");
-    let id = lane(&mut relay).sender;
     drop(sender);
     until("the end is noticed", || {
         relay.service().expect("in service");
@@ -243,17 +234,14 @@ fn ended_lane_stays_until_removed() {
 #[test]
 fn held_lane_neither_is_ready_nor_prevents_arming() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    let id = lane(&mut relay).sender;
+    let (place, mut relay, mut sender, id) = opened();
     sender.send(b"one").expect("sent");
     assert_eq!(relay.arm(), Ok(false));
     relay.hold(id, true);
     assert_eq!((ready(&mut relay), relay.arm()), (vec![], Ok(true)));
     let mut second = Sender::connect(&place.path).expect("connects");
     second.send(b"two").expect("sent");
-    assert!(is_readable(&relay));
+    assert!(is_readable(&relay, Duration::ZERO));
     relay.service().expect("in service");
     let found = ready(&mut relay);
     assert!(found.len() == 1 && found[0] != id, "{found:?}");
@@ -263,9 +251,9 @@ fn held_lane_neither_is_ready_nor_prevents_arming() {
     // The descriptor reports a record that arrives after the relay was armed.
     assert_eq!(read(&mut relay, id, 9).len(), 1);
     assert_eq!(relay.arm(), Ok(true));
-    assert!(!is_readable(&relay));
+    assert!(!is_readable(&relay, Duration::ZERO));
     sender.send(b"three").expect("sent");
-    assert!(is_readable(&relay));
+    assert!(is_readable(&relay, Duration::ZERO));
 }
 
 /// Asserts that a waiting sender is notified. Without a notification, it looks again after half a
@@ -278,11 +266,8 @@ pub(crate) fn is_notified_before_next_look(mut wait: impl FnMut() -> Duration) {
 #[test]
 fn acknowledgement_wakes_waiting_sender() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut relay, mut sender, id) = opened();
     sender.send(b"one").expect("sent");
-    let id = lane(&mut relay).sender;
     let end = read(&mut relay, id, 9)[0].1;
     relay.ack_to(id, end).expect("acknowledged");
     is_notified_before_next_look(|| {
@@ -308,10 +293,10 @@ fn acknowledgement_wakes_waiting_sender() {
     sender.send(b"six").expect("sent");
     let acked = sender.acked();
     assert_eq!(sender.arm_acked(acked), Ok(true));
-    assert!(!is_readable(&sender));
+    assert!(!is_readable(&sender, Duration::ZERO));
     let end = read(&mut relay, id, 9)[0].1;
     relay.ack_to(id, end).expect("acknowledged");
-    assert!(is_readable(&sender));
+    assert!(is_readable(&sender, Duration::ZERO));
     assert_eq!(sender.arm_acked(acked), Ok(false));
     assert_eq!((sender.acked(), sender.sent()), (end, end));
 }
@@ -319,17 +304,33 @@ fn acknowledgement_wakes_waiting_sender() {
 #[test]
 fn suspicion_is_reported_and_withdrawn() {
     alone!();
-    let place = place();
-    let mut relay = relay(&place.path);
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (_place, mut relay, mut sender, id) = opened();
     assert!(!sender.is_suspected());
-    let id = lane(&mut relay).sender;
     sender.service().expect("accepted");
     for suspected in [false, true, true, false] {
         relay.set_suspected(id, suspected);
         assert_eq!(sender.is_suspected(), suspected);
         sender.send(b"still accepted").expect("sent");
     }
+}
+
+#[test]
+fn options_that_relay_would_ignore_are_refused() {
+    alone!();
+    let place = place();
+    for (options, named) in [
+        (Options::new().order(Order::Causal), "order"),
+        (Options::new().report_no_senders(true), "report_no_senders"),
+    ] {
+        let error = options.bind_relay(&place.path).expect_err("no effect");
+        assert!(
+            matches!(&error, Error::InvalidOption { option, .. } if *option == named),
+            "{error}"
+        );
+        assert!(!place.path.exists(), "no file was created");
+    }
+    let options = Options::new().order(Order::BySender).report_no_senders(false);
+    drop(options.bind_relay(&place.path).expect("binds"));
 }
 
 #[test]
@@ -340,23 +341,12 @@ fn idle_lane_returns_memory_and_identity_stays() {
     let mut relay = options.bind_relay(&place.path).expect("binds");
     let mut sender = Sender::connect(&place.path).expect("connects");
     let first = lane(&mut relay);
-    let mapped = || {
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
-        let chunks = maps.lines().filter(|line| line.contains("tontine-chunk"));
-        let size = chunks.map(|line| {
-            let (begin, rest) = line.split_once('-').expect("a range");
-            let end = rest.split(' ').next().expect("its end");
-            let number = |hex| u64::from_str_radix(hex, 16).expect("an address");
-            number(end) - number(begin)
-        });
-        size.sum::<u64>()
-    };
-    let small = mapped();
+    let small = mapped_chunks();
     for round in 0..20 {
         for number in 0..100 {
             send(&mut sender, &mut relay, &message(number));
         }
-        assert!(mapped() > small);
+        assert!(mapped_chunks() > small);
         let records = read(&mut relay, first.sender, usize::MAX);
         assert_eq!(records.len(), 100, "round {round}");
         relay.ack_to(first.sender, records[99].1).expect("acknowledged");
@@ -364,7 +354,7 @@ fn idle_lane_returns_memory_and_identity_stays() {
             relay.service().expect("in service");
             sender.service().expect("in service");
             assert_eq!(ready(&mut relay), []);
-            mapped() == small
+            mapped_chunks() == small
         });
     }
     let now = relay.lane(first.sender).expect("the lane");
@@ -377,7 +367,6 @@ fn many_lanes_leave_no_descriptor_or_memory() {
     alone!();
     let place = place();
     let mut relay = relay(&place.path);
-    let open = || std::fs::read_dir("/proc/self/fd").expect("a folder").count();
     // Other mappings vary: the C library keeps the stacks of as many threads as ran together.
     let maps = || {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
@@ -402,13 +391,13 @@ fn many_lanes_leave_no_descriptor_or_memory() {
         relay.remove(found.sender);
         relay.service().expect("in service");
         if round == 20 {
-            before = (open(), maps());
+            before = (open_descriptors(), maps());
         }
     }
     // A closed socket may have a thread that closes it.
     until("all is closed", || {
         relay.service().expect("in service");
-        let now = (open(), maps());
+        let now = (open_descriptors(), maps());
         now.0 <= before.0 + 2 && now.1 <= before.1
     });
 }

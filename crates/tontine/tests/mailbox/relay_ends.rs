@@ -5,10 +5,10 @@ use std::thread;
 use std::time::Instant;
 
 use crate::asleep::until_others_sleep;
-use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, sleep_indefinitely, until};
-use crate::relay::{ReadRecord, is_notified_before_next_look, lane, message, read, relay};
+use crate::common::*;
+use crate::relay::{ReadRecord, is_notified_before_next_look, lane, message, opened, read, relay};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, RemoteEnd, Sender};
+use tontine::mailbox::{Mailbox, OnDeath, Options, RemoteEnd, Sender, SenderOptions};
 
 /// The report of a forked relay that is about to be killed.
 struct Report {
@@ -80,7 +80,8 @@ fn killed_relay_hands_lane_to_next_at_same_positions() {
     sender.send(&message(100)).expect("kept for the next relay");
     sender.service().expect("waits");
     assert_eq!(sender.wait_acked(Some(SHORT)), Err(Error::TimedOut));
-    assert_eq!(sender.acked(), first.read[19].1);
+    // A stamp may lie between the two.
+    assert!((first.read[19].1..=first.read[20].0).contains(&sender.acked()));
 
     let mut relay = relay(&place.path);
     until("the lane is handed over", || {
@@ -172,7 +173,7 @@ fn blocked_sender_resumes_when_relay_comes() {
 
 /// Opens a lane, sends four messages, of which the relay acknowledges one and sends one more, and
 /// ends the lane.
-fn end_lane(end: RemoteEnd, options: &Options) -> (Sender, Error) {
+fn end_lane(end: RemoteEnd, options: &SenderOptions) -> (Sender, Error) {
     let place = place();
     let mut relay = relay(&place.path);
     let mut sender = options.connect(&place.path).expect("connects");
@@ -204,7 +205,7 @@ fn latched_end_is_final_error_with_exact_doubt() {
     alone!();
     let refused = |errno| RemoteEnd::Refused { errno };
     let waiting = Options::new().on_death(OnDeath::WaitThroughRestarts);
-    for options in [Options::new(), waiting] {
+    for options in [Options::new().into(), waiting] {
         for (end, errno) in [
             (RemoteEnd::Died, libc::EOWNERDEAD),
             (RemoteEnd::Closed, libc::EPIPE),
@@ -229,7 +230,7 @@ fn latched_end_is_final_error_with_exact_doubt() {
 #[test]
 fn latched_end_precedes_death_of_relay() {
     alone!();
-    for options in [Options::new(), Options::new().on_death(OnDeath::WaitForSuccessor)] {
+    for options in [Options::new().into(), Options::new().on_death(OnDeath::WaitForSuccessor)] {
         let place = place();
         let (pid, report) = forked(&place.path, [3, 1, 2], Some(RemoteEnd::Unreachable));
         let mut sender = connect(&options, &place.path);
@@ -252,11 +253,8 @@ fn latched_end_precedes_death_of_relay() {
 fn latched_end_wakes_blocked_sender() {
     alone!();
     is_notified_before_next_look(|| {
-        let place = place();
-        let mut relay = relay(&place.path);
-        let mut sender = Sender::connect(&place.path).expect("connects");
+        let (_place, mut relay, mut sender, id) = opened();
         sender.send(b"one").expect("sent");
-        let id = lane(&mut relay).sender;
         let waiting = thread::spawn(move || {
             let begun = Instant::now();
             (sender.wait_acked(None).expect_err("the lane ends"), begun.elapsed())
@@ -272,9 +270,7 @@ fn latched_end_wakes_blocked_sender() {
 #[test]
 fn mailbox_leaves_at_most_one_message_in_doubt() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
+    let (place, mut mailbox, mut sender) = channel();
     for number in 0..60 {
         sender.send_timeout(&message(number), AMPLE).expect("sent");
         if number < 30 {

@@ -6,11 +6,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::asked_back::until_asked_back;
-use crate::common::{AMPLE, Place, Signal, connect, fork, kill, place, reap, until};
+use crate::common::*;
+use crate::requested_back::until_requested_back;
+use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
 
-/// Starts a receiver that requests a large chunk once it is told to, and a sender whose lane has
+/// Starts a receiver that requests a large chunk once it is notified, and a sender whose lane has
 /// one.
 fn idle_reader(place: &Place, on_death: OnDeath) -> (i32, Signal, Sender) {
     let (path, go) = (place.path.clone(), Signal::new());
@@ -48,7 +49,7 @@ fn chunk_with_reservation_is_not_returned() {
         let mut reserved = sender.reserve(length).expect("space is free");
         reserved.fill(7);
         go.give(0);
-        until_asked_back();
+        until_requested_back();
         kill(reader);
         reserved.commit().expect("kept for the successor");
         let mut successor = Mailbox::bind(&place.path).expect("a free address");
@@ -68,7 +69,7 @@ fn commit_to_dead_receiver_fails() {
     let mut reserved = sender.reserve(200_000).expect("space is free");
     reserved.fill(7);
     go.give(0);
-    until_asked_back();
+    until_requested_back();
     kill(reader);
     let error = reserved.commit().expect_err("the peer has died");
     assert_eq!(error.errno(), libc::EOWNERDEAD, "{error}");
@@ -81,8 +82,7 @@ fn commit_to_dead_receiver_fails() {
 fn commit_to_closed_mailbox_fails() {
     alone!();
     for on_death in [OnDeath::Fail, OnDeath::WaitForSuccessor] {
-        let place = place();
-        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
+        let (place, mut mailbox) = bound();
         let mut sender = Options::new().on_death(on_death).connect(&place.path).expect("connects");
         sender.send(b"first").expect("sent");
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"first");
@@ -103,19 +103,20 @@ fn commit_to_closed_mailbox_fails() {
 #[test]
 fn forked_child_panics_on_access_to_parent_reservation() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let mut sender = Sender::connect(&place.path).expect("connects");
-    let mut reserved = sender.reserve(3).expect("space is free");
+    let (_place, mut mailbox, mut sender) = channel();
+    let mut reservation = Some(sender.reserve(3).expect("space is free"));
     let child = fork(|| {
+        let mut reserved = reservation.take().expect("the child's copy");
         let reading = catch_unwind(AssertUnwindSafe(|| reserved[0])).expect_err("reads");
         let writing = catch_unwind(AssertUnwindSafe(|| reserved.fill(9))).expect_err("writes");
         for panic in [reading, writing] {
             let text = panic.downcast_ref::<&str>().expect("a message");
             assert!(text.contains("forked child"), "{text}");
         }
+        assert_eq!(reserved.commit(), Err(Error::Forked));
     });
     assert_eq!(reap(child), 0);
+    let mut reserved = reservation.expect("the parent's");
     reserved.copy_from_slice(b"two");
     reserved.commit().expect("sent");
     assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"two");

@@ -4,7 +4,6 @@
 
 #![allow(unsafe_code, reason = "changes limits of forked processes")]
 
-use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,8 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::asleep::{until_asleep, until_others_sleep};
-use crate::common::{AMPLE, SHORT, Signal, connect, fork, kill, place, reap, until};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::common::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
 use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
@@ -22,43 +20,29 @@ use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, WaitStrategy};
 const TABLE: u64 = 100;
 
 /// Descriptors that leave only a few entries of a process's table free.
-struct Held(Vec<OwnedFd>);
+pub(crate) struct Held(Vec<OwnedFd>);
 
 impl Held {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let limit = Rlimit { current: Some(TABLE), maximum: Some(TABLE) };
         setrlimit(Resource::Nofile, limit).expect("lowered");
         Self(Vec::with_capacity(TABLE as usize))
     }
 
-    fn leave(&mut self, free: usize) {
+    pub(crate) fn leave(&mut self, free: usize) {
         while let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 0) {
             self.0.push(copy);
         }
         self.0.truncate(self.0.len() - free);
     }
 
-    fn leave_all(&mut self) {
+    pub(crate) fn leave_one(&mut self) {
+        drop(self.0.pop().expect("the table suffices"));
+    }
+
+    pub(crate) fn leave_all(&mut self) {
         self.0.clear();
     }
-}
-
-/// Returns the number of open descriptors, except the descriptor used for counting.
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("a folder").count() - 1
-}
-
-fn say(pipe: &mut PipeWriter, byte: u8) {
-    pipe.write_all(&[byte]).expect("notified");
-}
-
-fn hear(pipe: &mut PipeReader) -> u8 {
-    let ample = Timespec { tv_sec: AMPLE.as_secs().cast_signed(), tv_nsec: 0 };
-    let ready = poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&ample));
-    assert_eq!(ready, Ok(1), "the other process has failed");
-    let mut byte = [0];
-    pipe.read_exact(&mut byte).expect("notified");
-    byte[0]
 }
 
 /// The way in which a program waits for its messages.
@@ -84,12 +68,7 @@ fn wait(mailbox: &mut Mailbox, how: Waits, time: Duration) -> Option<Vec<u8>> {
             Err(error) => assert_eq!(error, Error::WouldBlock),
         }
         if mailbox.arm().expect("armed") {
-            let timeout = Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let mut polled = [PollFd::new(mailbox, PollFlags::IN)];
-            let _ = poll(&mut polled, Some(&timeout));
+            is_readable(&*mailbox, left);
         }
     }
 }
@@ -102,12 +81,6 @@ fn limit_memory(more: u64) {
     setrlimit(Resource::As, limit).expect("lowered");
 }
 
-/// Returns `true` if [`hear`] would not wait.
-fn is_told(pipe: &PipeReader) -> bool {
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&at_once)) == Ok(1)
-}
-
 /// Regression: a full descriptor table kept the receiver awake. A listener with pending
 /// connections, and a socket with a chunk that cannot be received, stay readable, and `recv` polled
 /// only these, a hundred thousand times per second.
@@ -117,8 +90,8 @@ fn receiver_with_full_table_sleeps_and_accepts_later() {
     for how in [Waits::InRecv, Waits::OnTheDescriptor] {
         let place = place();
         let path = place.path.clone();
-        let (mut told, mut tell) = std::io::pipe().expect("a pipe");
-        let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+        let report = Signal::new();
+        let go = Signal::new();
         let reader = fork(|| {
             let options =
                 Options::new().wait_strategy(WaitStrategy::Sleep).handshake_timeout(AMPLE);
@@ -128,12 +101,12 @@ fn receiver_with_full_table_sleeps_and_accepts_later() {
             }
             let mut held = Held::new();
             held.leave(0);
-            say(&mut tell, 1);
-            hear(&mut go);
+            report.give(1);
+            go.take();
             // A new sender is pending, a lane has passed chunks, and the sender of another lane has
             // been killed. The parent looks at whether this process sleeps.
             let mut first = 0_u32;
-            while !is_told(&go) {
+            while !go.is_given() {
                 if let Some(message) = wait(&mut mailbox, how, Duration::from_millis(100)) {
                     assert_eq!(message[..4], first.to_le_bytes());
                     first += 1;
@@ -143,7 +116,7 @@ fn receiver_with_full_table_sleeps_and_accepts_later() {
                 }
                 held.leave(0);
             }
-            hear(&mut go);
+            go.take();
             assert!(first >= 3, "{first} messages of a lane that is served");
             held.leave_all();
             let mut new_sender = false;
@@ -163,32 +136,30 @@ fn receiver_with_full_table_sleeps_and_accepts_later() {
             let faults = mailbox.take_errors();
             assert!(!faults.is_empty() && faults.len() < 5, "{faults:?}");
             assert!(faults.iter().all(|fault| fault.errno() == libc::EMFILE), "{faults:?}");
-            say(&mut tell, 2);
-            hear(&mut go);
+            report.give(2);
+            go.take();
         });
         let victim = fork(|| {
             let mut sender = connect(&Options::new(), &path);
             sender.send(b"victim").expect("sent");
-            loop {
-                thread::park();
-            }
+            sleep_indefinitely();
         });
         let mut sender = connect(&Options::new(), &place.path);
         sender.send(b"first").expect("sent");
-        hear(&mut told);
+        report.take();
         for number in 0..20_u32 {
             sender.try_send(&number.to_le_bytes().repeat(250)).expect("the lane grows");
         }
         let mut new_sender = Sender::connect(&place.path).expect("connects");
         new_sender.send(b"new").expect("sent");
         kill(victim);
-        say(&mut ready, 1);
+        go.give(1);
         // A receiver that polls sockets that stay readable does not sleep.
         (0..20).for_each(|_| until_asleep(reader));
-        say(&mut ready, 1);
-        assert_eq!(hear(&mut told), 2);
+        go.give(1);
+        assert_eq!(report.take(), 2);
         new_sender.wait_acked(Some(AMPLE)).expect("read");
-        say(&mut ready, 1);
+        go.give(1);
         assert_eq!(reap(reader), 0);
     }
 }
@@ -200,7 +171,7 @@ fn receiver_short_of_descriptors_accepts_later() {
     alone!();
     let place = place();
     let path = place.path.clone();
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let report = Signal::new();
     let reader = fork(|| {
         let mut mailbox = Options::new().handshake_timeout(AMPLE * 2).bind(&path).expect("binds");
         let mut held = Held::new();
@@ -220,8 +191,8 @@ fn receiver_short_of_descriptors_accepts_later() {
                     let faults = mailbox.take_errors();
                     let all = faults.iter().all(|fault| fault.errno() == libc::EMFILE);
                     assert!(all, "{faults:?}");
-                    say(&mut tell, u8::from(faults.is_empty()));
-                    say(&mut tell, open_descriptors() as u8);
+                    report.give(i32::from(faults.is_empty()));
+                    report.give(open_descriptors() as i32);
                 }
                 _ => assert!([&b"new"[..], b"served"].contains(&&message[..]), "{message:?}"),
             }
@@ -247,8 +218,8 @@ fn receiver_short_of_descriptors_accepts_later() {
         new_sender.wait_acked(Some(AMPLE)).expect("read at last");
         drop(new_sender);
         say(b"c");
-        short += u8::from(hear(&mut told) == 0);
-        let open = hear(&mut told);
+        short += u8::from(report.take() == 0);
+        let open = report.take();
         assert_eq!(*before.get_or_insert(open), open, "{free} were free");
     }
     // A sender needs its connection; its page, chunk and pidfd; a page of ours, and a doorbell with
@@ -271,11 +242,12 @@ pub(crate) fn become_ordinary_user() {
     }
 }
 
-/// Lets every user reach mailboxes in the folder of `path`, with the returned options.
+/// Lets every user reach mailboxes in the folder of `path` that have mode 0666, with the returned
+/// options.
 pub(crate) fn open_to_all(path: &Path) -> Options {
     let folder = path.parent().expect("a folder");
     std::fs::set_permissions(folder, PermissionsExt::from_mode(0o777)).expect("set");
-    Options::new().allow_any_uid().mode(0o666)
+    Options::new().allow_any_uid()
 }
 
 /// Regression: only `accept` raised the soft limit of descriptors, and other calls lacked them
@@ -287,15 +259,14 @@ fn lack_of_descriptors_raises_limit_of_both_ends() {
     const SENDERS: usize = 40;
     const SOFT: u64 = 64;
     let place = place();
-    let path = place.path.clone();
-    let options = open_to_all(&path);
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
+    let options = open_to_all(&place.path);
+    let report = Signal::new();
     let receiver = fork(|| {
         become_ordinary_user();
         set_soft_limit(SOFT);
-        let mut mailbox = options.bind(&path).expect("binds");
+        let mut mailbox = options.clone().mode(0o666).bind(&place.path).expect("binds");
         // All connections wait at first, with the descriptors that they have passed.
-        hear(&mut told);
+        report.take();
         for _ in 0..SENDERS {
             assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"x");
         }
@@ -311,7 +282,7 @@ fn lack_of_descriptors_raises_limit_of_both_ends() {
             sender.send(b"x").expect("sent");
             senders.push(sender);
         }
-        say(&mut tell, 1);
+        report.give(1);
         for sender in &mut senders {
             sender.wait_acked(Some(AMPLE)).expect("read");
         }
@@ -323,18 +294,16 @@ fn lack_of_descriptors_raises_limit_of_both_ends() {
 #[test]
 fn sender_short_of_descriptors_fails_or_waits() {
     alone!();
-    let place = place();
-    let mut mailbox = Mailbox::bind(&place.path).expect("binds");
-    let path = place.path.clone();
+    let (place, mut mailbox) = bound();
     let child = fork(|| {
         // A process creates some resources only once; this creates them.
-        drop(Sender::connect(&path).expect("connects"));
+        drop(Sender::connect(&place.path).expect("connects"));
         let mut held = Held::new();
         let (mut failed, mut unheard) = (0, 0);
         for free in 0..12 {
             held.leave(free);
             let before = held.0.len() + free;
-            match Sender::connect(&path) {
+            match Sender::connect(&place.path) {
                 Ok(mut sender) => {
                     sender.send(&[b'0' + free as u8]).expect("sent");
                     thread::sleep(Duration::from_millis(20));
@@ -359,7 +328,7 @@ fn sender_short_of_descriptors_fails_or_waits() {
             held.leave_all();
         }
         assert!(failed >= 2 && unheard >= 1, "{failed} failed, {unheard} were not welcomed");
-        let mut sender = Sender::connect(&path).expect("connects");
+        let mut sender = Sender::connect(&place.path).expect("connects");
         sender.send(b"end").expect("sent");
         sender.wait_acked(Some(AMPLE)).expect("read");
     });
@@ -378,16 +347,15 @@ fn sender_short_of_descriptors_fails_or_waits() {
 fn bind_short_of_descriptors_fails_cleanly() {
     alone!();
     let place = place();
-    let path = place.path.clone();
     let child = fork(|| {
         // A process creates some resources only once; this creates them.
-        drop(Mailbox::bind(&path).expect("binds"));
+        drop(Mailbox::bind(&place.path).expect("binds"));
         let mut held = Held::new();
         let mut failed = 0;
         for free in 0..8 {
             held.leave(free);
             let before = held.0.len() + free;
-            match Mailbox::bind(&path) {
+            match Mailbox::bind(&place.path) {
                 Ok(mailbox) => drop(mailbox),
                 Err(error) => {
                     assert_eq!(error.errno(), libc::EMFILE, "{error}");
@@ -401,7 +369,8 @@ fn bind_short_of_descriptors_fails_cleanly() {
                 held.0.len() == before
             });
             held.leave_all();
-            let left = ["mailbox", "mailbox.tmp"].map(|name| path.with_file_name(name).exists());
+            let left =
+                ["mailbox", "mailbox.tmp"].map(|name| place.path.with_file_name(name).exists());
             assert_eq!(left, [false, false], "{free} were free");
         }
         assert_eq!(failed, 4, "set, timer, lock and listener");
@@ -415,28 +384,27 @@ fn bind_short_of_descriptors_fails_cleanly() {
 fn long_descriptor_shortage_refuses_senders_temporarily() {
     alone!();
     let place = place();
-    let path = place.path.clone();
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
-    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let report = Signal::new();
+    let go = Signal::new();
     let reader = fork(|| {
         let options = Options::new().handshake_timeout(Duration::from_millis(40));
-        let mut mailbox = options.bind(&path).expect("binds");
+        let mut mailbox = options.bind(&place.path).expect("binds");
         let mut held = Held::new();
         held.leave(2);
-        say(&mut tell, 1);
+        report.give(1);
         // The mailbox is served until the parent has finished its observation.
-        while !is_told(&go) {
+        while !go.is_given() {
             let error = mailbox.recv_timeout(Duration::from_millis(10)).expect_err("no message");
             assert_eq!(error, Error::TimedOut);
         }
-        hear(&mut go);
+        go.take();
         held.leave_all();
         assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"patient");
         mailbox.ack();
-        say(&mut tell, 2);
-        hear(&mut go);
+        report.give(2);
+        go.take();
     });
-    hear(&mut told);
+    report.take();
     // On a busy machine, the receiver may drop a connection before its sender introduces itself.
     let mut brief = connect(&Options::new(), &place.path);
     brief.send(b"brief").expect("space in the first chunk");
@@ -458,10 +426,10 @@ fn long_descriptor_shortage_refuses_senders_temporarily() {
         patient.service().expect("the call still waits");
         thread::sleep(Duration::from_millis(5));
     }
-    say(&mut ready, 1);
+    go.give(1);
     patient.wait_acked(Some(AMPLE)).expect("read");
-    assert_eq!(hear(&mut told), 2);
-    say(&mut ready, 1);
+    assert_eq!(report.take(), 2);
+    go.give(1);
     assert_eq!(reap(reader), 0);
 }
 
@@ -474,8 +442,8 @@ fn unmappable_chunk_is_mapped_later() {
     const LARGE: usize = 3 << 20;
     let place = place();
     let path = place.path.clone();
-    let (mut told, mut tell) = std::io::pipe().expect("a pipe");
-    let (mut go, mut ready) = std::io::pipe().expect("a pipe");
+    let report = Signal::new();
+    let go = Signal::new();
     let reader = fork(|| {
         let options = Options::new().wait_strategy(WaitStrategy::Sleep).handshake_timeout(AMPLE);
         let mut mailbox = options.bind(&path).expect("binds");
@@ -494,8 +462,8 @@ fn unmappable_chunk_is_mapped_later() {
             });
             started.recv().expect("notified");
             limit_memory(2 << 20);
-            say(&mut tell, round);
-            hear(&mut go);
+            report.give(round);
+            go.take();
             begin.send(()).expect("notified");
             let started = Instant::now();
             assert_eq!(mailbox.recv_timeout(AMPLE).expect("a message").len(), length);
@@ -508,22 +476,22 @@ fn unmappable_chunk_is_mapped_later() {
         // The only error is the new sender's. There is none if this process was not scheduled for
         // that long.
         assert!(faults.len() < 2, "{faults:?}");
-        hear(&mut go);
+        go.take();
     });
     let mut first = connect(&Options::new(), &place.path);
     first.send(b"first").expect("sent");
     first.wait_acked(Some(AMPLE)).expect("read");
-    assert_eq!(hear(&mut told), 1);
+    assert_eq!(report.take(), 1);
     let options = Options::new().first_chunk(8 << 20);
     let mut new_sender = options.connect(&place.path).expect("connects");
     new_sender.send(b"new").expect("sent");
-    say(&mut ready, 1);
+    go.give(1);
     new_sender.wait_acked(Some(AMPLE)).expect("read");
-    assert_eq!(hear(&mut told), 2);
+    assert_eq!(report.take(), 2);
     first.send(&[0; LARGE]).expect("the lane grows");
-    say(&mut ready, 1);
+    go.give(1);
     first.wait_acked(Some(AMPLE)).expect("read");
-    say(&mut ready, 1);
+    go.give(1);
     assert_eq!(reap(reader), 0);
 }
 
@@ -535,7 +503,7 @@ fn send_waits_while_locked_memory_is_at_limit() {
     let place = place();
     let path = place.path.clone();
     let options = open_to_all(&path);
-    let mut mailbox = options.bind(&path).expect("binds");
+    let mut mailbox = options.clone().mode(0o666).bind(&path).expect("binds");
     let large = vec![7; 3 << 20];
     let child = fork(|| {
         // A process with CAP_IPC_LOCK has no limit.
@@ -577,7 +545,7 @@ fn sender_that_can_start_no_thread_waits_without_peer() {
     alone!();
     let place = place();
     let options = open_to_all(&place.path);
-    let mut mailbox = options.bind(&place.path).expect("binds");
+    let mut mailbox = options.clone().mode(0o666).bind(&place.path).expect("binds");
     let accepted = Signal::new();
     let child = fork(|| {
         become_ordinary_user();

@@ -4,31 +4,28 @@
 #![allow(unsafe_code, reason = "exec")]
 
 use crate::raw;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{AMPLE, connect, fork, kill, place, reap, until};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use crate::common::*;
+use rustix::net::{SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender};
+use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, SenderOptions};
 
-fn waiting() -> Options {
+fn waiting() -> SenderOptions {
     Options::new().on_death(OnDeath::WaitForSuccessor)
 }
 
 /// Returns a sender with one message that its killed receiver did not acknowledge.
-fn orphan(path: &Path, options: &Options) -> Sender {
+fn orphan(path: &Path, options: &SenderOptions) -> Sender {
     let bound = path.to_owned();
     let reader = fork(move || {
         let mut mailbox = Mailbox::bind(&bound).expect("binds");
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
-        loop {
-            thread::park();
-        }
+        sleep_indefinitely();
     });
     let mut sender = connect(options, path);
     sender.send(b"hello").expect("sent");
@@ -62,12 +59,9 @@ fn first_search_for_successor_is_immediate() {
     alone!();
     for round in 0..20 {
         let place = place();
-        let path = place.path.clone();
-        let reader = fork(move || {
-            let _mailbox = Mailbox::bind(&path).expect("binds");
-            loop {
-                thread::park();
-            }
+        let reader = fork(|| {
+            let _mailbox = Mailbox::bind(&place.path).expect("binds");
+            sleep_indefinitely();
         });
         let mut sender = connect(&waiting(), &place.path);
         sender.send(b"unread").expect("kept for the successor");
@@ -87,13 +81,12 @@ fn first_search_for_successor_is_immediate() {
 fn lane_at_leftover_listener_moves_to_next_owner() {
     alone!();
     let place = place();
-    let path = place.path.clone();
-    let reader = fork(move || {
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+    let reader = fork(|| {
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         let _ = mailbox.recv().expect("a message");
         mailbox.ack();
         let worker = fork(|| thread::sleep(Duration::from_secs(60)));
-        std::fs::write(path.with_extension("worker"), worker.to_string()).expect("written");
+        std::fs::write(place.path.with_extension("worker"), worker.to_string()).expect("written");
         let seconds = c"60";
         // SAFETY: the strings are terminated, and the list ends in a null pointer.
         unsafe {
@@ -161,21 +154,15 @@ fn permanent_handover_error_is_returned_with_messages() {
     let mut sender = orphan(&place.path, &waiting());
     std::fs::remove_file(&place.path).expect("removed");
     // Another program's socket has the name: connecting fails with EPROTOTYPE.
-    let stream = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    );
-    let stream: OwnedFd = stream.expect("a socket");
+    let stream = raw::unbound(SocketType::STREAM);
     rustix::net::bind(&stream, &SocketAddrUnix::new(&place.path).expect("a path")).expect("bind");
     rustix::net::listen(&stream, 1).expect("listen");
-    let mut told = None;
+    let mut error = None;
     until("the error is reported", || {
-        told = sender.service().err();
-        told.is_some()
+        error = sender.service().err();
+        error.is_some()
     });
-    assert_eq!(told.map(|error| error.errno()), Some(libc::EPROTOTYPE));
+    assert_eq!(error.map(|error| error.errno()), Some(libc::EPROTOTYPE));
     assert_eq!(sender.send(b"more").expect_err("a permanent error").errno(), libc::EPROTOTYPE);
     assert_eq!(sender.take_unread().expect("the unread messages"), [b"unread"]);
 }
@@ -186,11 +173,10 @@ fn permanent_handover_error_is_returned_with_messages() {
 fn sender_short_of_descriptors_continues_once_available() {
     alone!();
     let place = place();
-    let path = place.path.clone();
-    let child = fork(move || {
+    let child = fork(|| {
         let options =
             waiting().handshake_timeout(Duration::from_millis(100)).raise_descriptor_limit(false);
-        let mut sender = orphan(&path, &options);
+        let mut sender = orphan(&place.path, &options);
         let most = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: most.maximum })
             .expect("lowered");
@@ -199,14 +185,14 @@ fn sender_short_of_descriptors_continues_once_available() {
         while let Ok(copy) = file.try_clone() {
             held.push(copy);
         }
-        let mut told = None;
+        let mut error = None;
         until("the error is reported", || {
-            told = sender.service().err();
-            told.is_some()
+            error = sender.service().err();
+            error.is_some()
         });
-        assert_eq!(told.map(|error| error.errno()), Some(libc::EMFILE));
+        assert_eq!(error.map(|error| error.errno()), Some(libc::EMFILE));
         drop(held);
-        let mut mailbox = Mailbox::bind(&path).expect("binds");
+        let mut mailbox = Mailbox::bind(&place.path).expect("binds");
         assert_eq!(inherit(&mut mailbox, &mut sender), [b"unread"]);
     });
     assert_eq!(reap(child), 0);
@@ -288,10 +274,7 @@ fn hang_up_before_welcome_names_process() {
     let error = sender.send(b"not received").expect_err("the peer hung up");
     assert!(error.to_string().starts_with(&format!("pid {} ", std::process::id())), "{error}");
 
-    let flags = SocketFlags::CLOEXEC;
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .expect("a pair");
+    let (ours, theirs) = raw::pair();
     let mut sender = Sender::from_socket(ours).expect("the lane begins");
     drop(theirs);
     let error = sender.send(b"not received").expect_err("the peer hung up");

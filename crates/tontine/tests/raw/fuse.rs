@@ -3,8 +3,11 @@
 //! Closing a descriptor of its file waits in the kernel until the server ends, even in a process
 //! that is being killed.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(unreachable_pub, reason = "a module of each test")]
 #![allow(unsafe_code, reason = "fork, mount, and a child's end")]
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -96,26 +99,31 @@ fn serve(folder: &Path, mut says: std::io::PipeWriter) {
 /// Mounts the file system so that only this process sees it. Returns the kernel's end.
 fn mount(folder: &Path) -> std::io::Result<File> {
     let device = File::options().read(true).write(true).open("/dev/fuse")?;
-    let target = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes())?;
     let options =
         format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
-    let options = std::ffi::CString::new(options)?;
-    let private = libc::MS_REC | libc::MS_PRIVATE;
-    let flags = libc::MS_NODEV | libc::MS_NOSUID;
-    // SAFETY: the strings are terminated or null; the namespace is this process's own.
+    mount_privately(c"fuse", folder, libc::MS_NODEV | libc::MS_NOSUID, &options)?;
+    Ok(device)
+}
+
+/// Mounts a file system so that only this process sees it.
+pub fn mount_privately(
+    kind: &CStr,
+    folder: &Path,
+    flags: libc::c_ulong,
+    options: &str,
+) -> std::io::Result<()> {
+    let folder = CString::new(folder.as_os_str().as_encoded_bytes())?;
+    let options = CString::new(options)?;
+    let (kind, nothing, private) =
+        (kind.as_ptr(), std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+    // SAFETY: the strings are terminated or null, and the kernel keeps none of them; the namespace
+    // is this process's own.
     let done = unsafe {
-        let nothing = std::ptr::null();
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(nothing, c"/".as_ptr(), nothing, private, nothing.cast()) == 0
-            && libc::mount(
-                c"fuse".as_ptr(),
-                target.as_ptr(),
-                c"fuse".as_ptr(),
-                flags,
-                options.as_ptr().cast(),
-            ) == 0
+            && libc::mount(kind, folder.as_ptr(), kind, flags, options.as_ptr().cast()) == 0
     };
-    if done { Ok(device) } else { Err(std::io::Error::last_os_error()) }
+    if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Answers the requests needed to open a file, and ignores all others.

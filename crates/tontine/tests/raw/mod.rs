@@ -23,16 +23,17 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use tontine::life::Life;
+use tontine::mailbox::{Options, Sender, Sends};
 
 /// Version of the protocol.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 pub const HELLO: u32 = 1;
 pub const WELCOME: u32 = 2;
 pub const REFUSED: u32 = 3;
 pub const CHUNK: u32 = 4;
 pub const WANT: u32 = 5;
-pub const ROOM: u32 = 6;
+pub const SPACE: u32 = 6;
 pub const RETURNED: u32 = 7;
 
 /// Size of a process page.
@@ -222,8 +223,8 @@ fn patient(socket: &OwnedFd) {
 
 /// Sends one message; returns `false` if there is no space or no peer.
 pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
-    let mut control = SendAncillaryBuffer::new(&mut room);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(fds)));
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).is_ok()
@@ -231,8 +232,8 @@ pub fn send(socket: &OwnedFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
 
 /// Returns the next message: kind, all bytes, descriptors. The kind is 0 if the other end hung up.
 pub fn receive(socket: &OwnedFd) -> (u32, Vec<u8>, Vec<OwnedFd>) {
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
-    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(253))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; 256];
     let mut next = || {
         let parts = &mut [IoSliceMut::new(&mut bytes)];
@@ -274,6 +275,32 @@ pub fn refusal(socket: &OwnedFd) -> i32 {
 /// Welcomes a sender that connected to [`listen`]: liveness page, control page, doorbell.
 pub fn welcome(socket: &OwnedFd, page: BorrowedFd<'_>, control: &Memory, bell: BorrowedFd<'_>) {
     assert!(send(socket, &note(WELCOME, &[0, 0]), &[page, control.fd.as_fd(), bell]));
+}
+
+/// A raw receiver that has been honest so far, and the sender that it has welcomed.
+pub struct Receiver {
+    pub sender: Sender,
+    pub socket: OwnedFd,
+    pub page: Memory,
+    pub control: Memory,
+    /// The ends of the doorbell: the receiver's, and the one that the sender rings.
+    pub bell: (OwnedFd, OwnedFd),
+    /// The lane's first chunk.
+    pub chunk: OwnedFd,
+}
+
+/// Listens at `path` for one sender, and welcomes it with a grant of `granted` bytes.
+pub fn receiver<E: Sends>(path: &Path, options: &Options<E>, granted: u64) -> Receiver {
+    let listener = listen(path);
+    let mut sender = options.connect(path).expect("connects");
+    let socket = accept(&listener);
+    std::fs::remove_file(path).expect("the name is removed");
+    let (kind, _, mut passed) = receive(&socket);
+    assert_eq!(kind, HELLO);
+    let (page, control, bell) = (process_page(1), self::control(0, granted), pair());
+    welcome(&socket, page.fd.as_fd(), &control, bell.1.as_fd());
+    sender.service().expect("welcomed");
+    Receiver { sender, socket, page, control, bell, chunk: passed.remove(1) }
 }
 
 /// Begins a lane without the library; returns its socket and its first chunk of 4 KiB.

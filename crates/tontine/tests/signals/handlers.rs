@@ -27,99 +27,91 @@ fn is_readable(wake: &SelfPipe) -> bool {
 
 #[test]
 fn flag_counter_and_pipe_report_installed_signal() {
-    alone!();
-    in_a_process(|| {
-        let flag = SignalFlag::install(Signal::USR1).expect("installed");
-        let counter = SignalCounter::install(Signal::USR1).expect("installed");
-        let wake = SelfPipe::install(Signal::USR1).expect("installed");
-        let other = SignalFlag::install(Signal::USR2).expect("installed");
-        assert!(!flag.is_set() && counter.get() == 0 && !is_readable(&wake) && !wake.take());
-        (0..3).for_each(|_| raise(Signal::USR1));
-        assert!(flag.is_set() && flag.take() && !flag.is_set() && !flag.take());
-        assert_eq!(counter.get(), 3);
-        assert!(is_readable(&wake) && wake.take() && !is_readable(&wake) && !wake.take());
-        assert!(!other.is_set());
-        raise(Signal::USR2);
-        assert!(other.is_set() && counter.get() == 3);
-        let (_, flags) = disposition(Signal::USR1);
-        let wanted = libc::SA_RESTART | libc::SA_ONSTACK;
-        assert_eq!(flags & wanted, wanted);
-    });
+    in_own_process!();
+    let flag = SignalFlag::install(Signal::USR1).expect("installed");
+    let counter = SignalCounter::install(Signal::USR1).expect("installed");
+    let wake = SelfPipe::install(Signal::USR1).expect("installed");
+    let other = SignalFlag::install(Signal::USR2).expect("installed");
+    assert!(!flag.is_set() && counter.get() == 0 && !is_readable(&wake) && !wake.take());
+    (0..3).for_each(|_| raise(Signal::USR1));
+    assert!(flag.is_set() && flag.take() && !flag.is_set() && !flag.take());
+    assert_eq!(counter.get(), 3);
+    assert!(is_readable(&wake) && wake.take() && !is_readable(&wake) && !wake.take());
+    assert!(!other.is_set());
+    raise(Signal::USR2);
+    assert!(other.is_set() && counter.get() == 3);
+    let (_, flags) = disposition(Signal::USR1);
+    let wanted = libc::SA_RESTART | libc::SA_ONSTACK;
+    assert_eq!(flags & wanted, wanted);
 }
 
 #[test]
 fn drop_of_last_handler_restores_disposition() {
-    alone!();
-    in_a_process(|| {
-        dispose(Signal::USR1, libc::SIG_IGN, libc::SA_NODEFER);
-        let before = disposition(Signal::USR1);
-        let flag = SignalFlag::install(Signal::USR1).expect("installed");
-        let counter = SignalCounter::install(Signal::USR1).expect("installed");
-        let wake = SelfPipe::install(Signal::USR1).expect("installed");
-        drop(counter);
-        drop(flag);
-        raise(Signal::USR1);
-        assert!(wake.take(), "the last one still has its handler");
-        drop(wake);
-        assert_eq!(disposition(Signal::USR1), before);
-        raise(Signal::USR1);
-        // The second installation uses the previous pipe, which must be empty.
-        raise(Signal::USR1);
-        let wake = SelfPipe::install(Signal::USR1).expect("installed");
-        assert!(!is_readable(&wake) && !wake.take());
-        raise(Signal::USR1);
-        assert!(wake.take());
-    });
+    in_own_process!();
+    dispose(Signal::USR1, libc::SIG_IGN, libc::SA_NODEFER);
+    let before = disposition(Signal::USR1);
+    let flag = SignalFlag::install(Signal::USR1).expect("installed");
+    let counter = SignalCounter::install(Signal::USR1).expect("installed");
+    let wake = SelfPipe::install(Signal::USR1).expect("installed");
+    drop(counter);
+    drop(flag);
+    raise(Signal::USR1);
+    assert!(wake.take(), "the last one still has its handler");
+    drop(wake);
+    assert_eq!(disposition(Signal::USR1), before);
+    raise(Signal::USR1);
+    // The second installation uses the previous pipe, which must be empty.
+    raise(Signal::USR1);
+    let wake = SelfPipe::install(Signal::USR1).expect("installed");
+    assert!(!is_readable(&wake) && !wake.take());
+    raise(Signal::USR1);
+    assert!(wake.take());
 }
 
 #[test]
 fn full_self_pipe_is_harmless_and_errno_is_preserved() {
-    alone!();
-    in_a_process(|| {
-        let wake = SelfPipe::install(Signal::USR1).expect("installed");
-        let size = rustix::pipe::fcntl_setpipe_size(&wake, 4096).expect("a small pipe");
-        // More signals than the pipe holds bytes: the last writes fail with EAGAIN, which the
-        // program must not see.
-        for _ in 0..size + 1_000 {
-            // SAFETY: the pointer is to this thread's errno.
-            unsafe { *libc::__errno_location() = libc::EXDEV };
-            raise(Signal::USR1);
-            // SAFETY: as above.
-            assert_eq!(unsafe { *libc::__errno_location() }, libc::EXDEV);
-        }
-        assert!(is_readable(&wake) && wake.take() && !is_readable(&wake));
+    in_own_process!();
+    let wake = SelfPipe::install(Signal::USR1).expect("installed");
+    let size = rustix::pipe::fcntl_setpipe_size(&wake, 4096).expect("a small pipe");
+    // More signals than the pipe holds bytes: the last writes fail with EAGAIN, which the
+    // program must not see.
+    for _ in 0..size + 1_000 {
+        // SAFETY: the pointer is to this thread's errno.
+        unsafe { *libc::__errno_location() = libc::EXDEV };
         raise(Signal::USR1);
-        assert!(is_readable(&wake) && wake.take());
-    });
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, libc::EXDEV);
+    }
+    assert!(is_readable(&wake) && wake.take() && !is_readable(&wake));
+    raise(Signal::USR1);
+    assert!(is_readable(&wake) && wake.take());
 }
 
 #[test]
 fn handlers_can_be_installed_and_dropped_while_running() {
-    alone!();
-    in_a_process(|| {
-        let always = SignalCounter::install(Signal::USR1).expect("installed");
-        let stop = Arc::new(AtomicBool::new(false));
-        let its_stop = Arc::clone(&stop);
-        let raises = std::thread::spawn(move || {
-            let mut raised = 0;
-            while !its_stop.load(Ordering::Relaxed) {
-                raise(Signal::USR1);
-                raised += 1;
-            }
-            raised
-        });
-        for _ in 0..2_000 {
-            let flag = SignalFlag::install(Signal::USR1).expect("installed");
-            let wake = SelfPipe::install(Signal::USR1).expect("installed");
-            let counter = SignalCounter::install(Signal::USR1).expect("installed");
-            drop(wake);
-            drop(flag);
-            drop(counter);
+    in_own_process!();
+    let always = SignalCounter::install(Signal::USR1).expect("installed");
+    let stop = Arc::new(AtomicBool::new(false));
+    let its_stop = Arc::clone(&stop);
+    let raises = std::thread::spawn(move || {
+        let mut raised = 0;
+        while !its_stop.load(Ordering::Relaxed) {
+            raise(Signal::USR1);
+            raised += 1;
         }
-        stop.store(true, Ordering::Relaxed);
-        let raised = raises.join().expect("joined");
-        assert_eq!(always.get(), raised, "none was missed");
+        raised
     });
+    for _ in 0..2_000 {
+        let flag = SignalFlag::install(Signal::USR1).expect("installed");
+        let wake = SelfPipe::install(Signal::USR1).expect("installed");
+        let counter = SignalCounter::install(Signal::USR1).expect("installed");
+        drop(wake);
+        drop(flag);
+        drop(counter);
+    }
+    stop.store(true, Ordering::Relaxed);
+    let raised = raises.join().expect("joined");
+    assert_eq!(always.get(), raised, "none was missed");
 }
 
 #[test]
@@ -158,18 +150,16 @@ fn signals_that_target_one_thread_are_refused() {
 
 #[test]
 fn blocked_signal_never_reaches_its_handler() {
-    alone!();
-    in_a_process(|| {
-        let flag = SignalFlag::install(Signal::USR1).expect("installed");
-        let blocked = Blocked::new(Signal::USR1).expect("blocked");
-        raise(Signal::USR1);
-        assert!(!flag.is_set());
-        assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
-        drop(blocked);
-        assert!(!flag.is_set());
-        raise(Signal::USR1);
-        assert!(flag.is_set());
-    });
+    in_own_process!();
+    let flag = SignalFlag::install(Signal::USR1).expect("installed");
+    let blocked = Blocked::new(Signal::USR1).expect("blocked");
+    raise(Signal::USR1);
+    assert!(!flag.is_set());
+    assert!(blocked.wait(Some(LONG)).expect("waits").is_some());
+    drop(blocked);
+    assert!(!flag.is_set());
+    raise(Signal::USR1);
+    assert!(flag.is_set());
 }
 
 /// The handlers of another library, each of which calls the handler that it replaced.
@@ -240,17 +230,15 @@ fn first_calls() -> usize {
 /// it replaced, and the next signal killed the process.
 #[test]
 fn flag_dropped_under_newer_handler_keeps_newer_handler() {
-    alone!();
-    in_a_process(|| {
-        let flag = SignalFlag::install(Signal::USR1).expect("installed");
-        other::install(Signal::USR1);
-        raise(Signal::USR1);
-        assert!(flag.take(), "the newer handler calls the older one");
-        drop(flag);
-        assert_eq!(disposition(Signal::USR1).0, other::address());
-        raise(Signal::USR1);
-        assert_eq!(other::calls(), 2);
-    });
+    in_own_process!();
+    let flag = SignalFlag::install(Signal::USR1).expect("installed");
+    other::install(Signal::USR1);
+    raise(Signal::USR1);
+    assert!(flag.take(), "the newer handler calls the older one");
+    drop(flag);
+    assert_eq!(disposition(Signal::USR1).0, other::address());
+    raise(Signal::USR1);
+    assert_eq!(other::calls(), 2);
 }
 
 /// Regression: a flag's handler replaced the program's own handler, and a library's handler, which
@@ -258,25 +246,23 @@ fn flag_dropped_under_newer_handler_keeps_newer_handler() {
 /// ended at the flag's idle handler, and the program's handler was never called again.
 #[test]
 fn handler_below_dropped_flag_is_called_through_chain() {
-    alone!();
-    in_a_process(|| {
-        dispose(Signal::USR1, first as *const () as usize, libc::SA_RESTART);
-        let flag = SignalFlag::install(Signal::USR1).expect("installed");
-        other::install(Signal::USR1);
-        raise(Signal::USR1);
-        assert_eq!((flag.take(), other::calls(), first_calls()), (true, 1, 0));
-        drop(flag);
-        raise(Signal::USR1);
-        assert_eq!((other::calls(), first_calls()), (2, 1));
-        // A second flag replaces the chain. Dropping it must not form a cycle.
-        let flag = SignalFlag::install(Signal::USR1).expect("installed");
-        raise(Signal::USR1);
-        assert_eq!((flag.take(), other::calls(), first_calls()), (true, 2, 1));
-        drop(flag);
-        assert_eq!(disposition(Signal::USR1).0, other::address());
-        raise(Signal::USR1);
-        assert_eq!((other::calls(), first_calls()), (3, 2));
-    });
+    in_own_process!();
+    dispose(Signal::USR1, first as *const () as usize, libc::SA_RESTART);
+    let flag = SignalFlag::install(Signal::USR1).expect("installed");
+    other::install(Signal::USR1);
+    raise(Signal::USR1);
+    assert_eq!((flag.take(), other::calls(), first_calls()), (true, 1, 0));
+    drop(flag);
+    raise(Signal::USR1);
+    assert_eq!((other::calls(), first_calls()), (2, 1));
+    // A second flag replaces the chain. Dropping it must not form a cycle.
+    let flag = SignalFlag::install(Signal::USR1).expect("installed");
+    raise(Signal::USR1);
+    assert_eq!((flag.take(), other::calls(), first_calls()), (true, 2, 1));
+    drop(flag);
+    assert_eq!(disposition(Signal::USR1).0, other::address());
+    raise(Signal::USR1);
+    assert_eq!((other::calls(), first_calls()), (3, 2));
 }
 
 /// Regression: a thread ran a program with the C library's `system`, which ignores SIGINT during
@@ -314,35 +300,33 @@ fn restored_handler_of_dropped_flag_calls_previous_one() {
 /// ever released the lock, and the child hung in `SignalFlag::install`.
 #[test]
 fn child_forked_during_installs_does_not_hang() {
-    alone!();
-    in_a_process(|| {
-        let flag = SignalFlag::install(Signal::USR1).expect("installed");
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    while !stop.load(Ordering::Relaxed) {
-                        let flag = SignalFlag::install(Signal::USR2).expect("installed");
-                        let wake = SelfPipe::install(Signal::USR2).expect("installed");
-                        drop((SignalFlag::install(Signal::USR1), flag, wake));
-                    }
-                });
-            }
-            let begin = Instant::now();
-            // On a machine busy with other programs, a round takes a long time.
-            for round in (0..60).take_while(|_| begin.elapsed() < Duration::from_secs(5)) {
-                let status = status_of(|| in_child_of_busy_parent(&flag));
-                if status != 0 {
-                    stop.store(true, Ordering::Relaxed);
+    in_own_process!();
+    let flag = SignalFlag::install(Signal::USR1).expect("installed");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let flag = SignalFlag::install(Signal::USR2).expect("installed");
+                    let wake = SelfPipe::install(Signal::USR2).expect("installed");
+                    drop((SignalFlag::install(Signal::USR1), flag, wake));
                 }
-                assert_eq!(status, 0, "child {round}");
+            });
+        }
+        let begin = Instant::now();
+        // On a machine busy with other programs, a round takes a long time.
+        for round in (0..60).take_while(|_| begin.elapsed() < Duration::from_secs(5)) {
+            let status = status_of(|| in_child_of_busy_parent(&flag));
+            if status != 0 {
+                stop.store(true, Ordering::Relaxed);
             }
-            stop.store(true, Ordering::Relaxed);
-        });
-        drop(flag);
-        assert_eq!(disposition(Signal::USR1).0, libc::SIG_DFL);
-        assert_eq!(disposition(Signal::USR2).0, libc::SIG_DFL);
+            assert_eq!(status, 0, "child {round}");
+        }
+        stop.store(true, Ordering::Relaxed);
     });
+    drop(flag);
+    assert_eq!(disposition(Signal::USR1).0, libc::SIG_DFL);
+    assert_eq!(disposition(Signal::USR2).0, libc::SIG_DFL);
 }
 
 fn in_child_of_busy_parent(inherited: &SignalFlag) {

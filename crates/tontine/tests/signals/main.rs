@@ -9,7 +9,8 @@ mod alone;
 mod asleep;
 #[path = "../child/mod.rs"]
 mod child;
+#[macro_use]
+mod shared;
 mod delivery;
 mod handlers;
-mod shared;
 mod taken;

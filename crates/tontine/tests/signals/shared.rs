@@ -21,6 +21,28 @@ pub(crate) fn in_a_process(check: impl FnOnce()) {
     assert_eq!(status_of(check), 0, "the check in the child failed");
 }
 
+/// Ends a child in which a test runs, when the test ends.
+pub(crate) struct EndOfChild;
+
+impl Drop for EndOfChild {
+    fn drop(&mut self) {
+        // SAFETY: `_exit` only ends the process.
+        unsafe { libc::_exit(if std::thread::panicking() { 101 } else { 0 }) }
+    }
+}
+
+/// Runs the rest of the calling test alone, in a single-threaded child with no signal blocked, and
+/// returns from the test in its parent.
+macro_rules! in_own_process {
+    () => {
+        alone!();
+        if let Ok(mut child) = crate::child::Child::split() {
+            return assert_eq!(child.wait(), 0, "the test failed in the child");
+        }
+        let _end = crate::shared::EndOfChild;
+    };
+}
+
 /// Runs `body` in a child. Returns the child's exit status, or 128 plus the signal that killed it.
 pub(crate) fn status_of(body: impl FnOnce()) -> i32 {
     Child::fork(|_| body()).wait()

@@ -42,22 +42,17 @@ fn nothing(blocked: &Blocked) {
 
 #[test]
 fn blocking_fails_and_names_thread_with_signal_unblocked() {
-    alone!();
-    in_a_process(|| {
-        let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
-        let error = Blocked::new([Signal::TERM, Signal::USR1])
-            .expect_err("a thread does not block the signal");
-        let expected = SignalError::Unblocked {
-            thread: id,
-            name: "unaware".into(),
-            signals: Signal::TERM.into(),
-        };
-        assert_eq!(error, expected);
-        let text = error.to_string();
-        assert!(text.contains(&format!("thread {id} (unaware) runs with SIGTERM unb")), "{text}");
-        assert!(text.contains("before the first thread or runtime starts"), "{text}");
-        assert_eq!(mask("SigBlk"), 0, "what was blocked is unblocked again");
-    });
+    in_own_process!();
+    let (id, _stay) = thread("unaware", || signals_blocked(Signal::USR1));
+    let error =
+        Blocked::new([Signal::TERM, Signal::USR1]).expect_err("a thread does not block the signal");
+    let expected =
+        SignalError::Unblocked { thread: id, name: "unaware".into(), signals: Signal::TERM.into() };
+    assert_eq!(error, expected);
+    let text = error.to_string();
+    assert!(text.contains(&format!("thread {id} (unaware) runs with SIGTERM unb")), "{text}");
+    assert!(text.contains("before the first thread or runtime starts"), "{text}");
+    assert_eq!(mask("SigBlk"), 0, "what was blocked is unblocked again");
 }
 
 /// Blocks one signal in this thread through the C library.
@@ -72,39 +67,35 @@ fn signals_blocked(signal: Signal) {
 
 #[test]
 fn blocking_accepts_threads_that_block_or_have_ended() {
-    alone!();
-    in_a_process(|| {
-        let (_, stay) = thread("aware", || signals_blocked(Signal::TERM));
-        let blocked = Blocked::new(Signal::TERM).expect("all block it");
-        drop((blocked, stay));
-        assert!(child::eventually(|| threads() == 1), "the thread ends");
-        Blocked::new(Signal::USR1).expect("the thread has ended");
-    });
+    in_own_process!();
+    let (_, stay) = thread("aware", || signals_blocked(Signal::TERM));
+    let blocked = Blocked::new(Signal::TERM).expect("all block it");
+    drop((blocked, stay));
+    assert!(child::eventually(|| threads() == 1), "the thread ends");
+    Blocked::new(Signal::USR1).expect("the thread has ended");
 }
 
 #[test]
 fn blocking_is_inherited_and_ignores_starting_threads() {
-    alone!();
-    in_a_process(|| {
-        let blocked = Blocked::new([Signal::TERM, realtime(3)]).expect("blocked");
-        let inherited = std::thread::spawn(|| mask("SigBlk")).join().expect("joined");
-        assert_eq!(inherited, mask("SigBlk"));
-        assert!(is_in(inherited, Signal::TERM) && is_in(inherited, realtime(3)));
-        let stop = Arc::new(AtomicBool::new(false));
-        let its_stop = Arc::clone(&stop);
-        let starts = std::thread::spawn(move || {
-            while !its_stop.load(Ordering::Relaxed) {
-                std::thread::spawn(|| ()).join().expect("joined");
-            }
-        });
-        for _ in 0..50 {
-            Blocked::new(Signal::TERM).expect("every thread blocks it");
+    in_own_process!();
+    let blocked = Blocked::new([Signal::TERM, realtime(3)]).expect("blocked");
+    let inherited = std::thread::spawn(|| mask("SigBlk")).join().expect("joined");
+    assert_eq!(inherited, mask("SigBlk"));
+    assert!(is_in(inherited, Signal::TERM) && is_in(inherited, realtime(3)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let its_stop = Arc::clone(&stop);
+    let starts = std::thread::spawn(move || {
+        while !its_stop.load(Ordering::Relaxed) {
+            std::thread::spawn(|| ()).join().expect("joined");
         }
-        stop.store(true, Ordering::Relaxed);
-        starts.join().expect("joined");
-        drop(blocked);
-        assert_eq!(mask("SigBlk"), 0);
     });
+    for _ in 0..50 {
+        Blocked::new(Signal::TERM).expect("every thread blocks it");
+    }
+    stop.store(true, Ordering::Relaxed);
+    starts.join().expect("joined");
+    drop(blocked);
+    assert_eq!(mask("SigBlk"), 0);
 }
 
 #[test]
@@ -129,138 +120,127 @@ fn untakeable_signals_are_refused_with_reason() {
 
 #[test]
 fn taken_signal_reports_sender_and_value() {
-    alone!();
-    in_a_process(|| {
-        let queued = realtime(1);
-        let blocked = Blocked::new([Signal::USR1, queued]).expect("blocked");
-        nothing(&blocked);
-        // SAFETY: `getuid` takes no arguments.
-        let uid = unsafe { libc::getuid() };
-        let mut sender = Child::fork(|pipe| {
-            let to = pipe.receive_pid().as_raw_nonzero().get();
-            kill(to, Signal::USR1);
-            queue(to, queued, -7);
-        });
-        let (pid, own) = (sender.pid().as_raw_nonzero().get(), own_pid());
-        sender.pipe.send_pid(rustix::process::Pid::from_raw(own).expect("a pid"));
-        assert_eq!(sender.wait(), 0);
-        let one = take(&blocked);
-        assert_eq!((one.signal(), one.code(), one.value()), (Signal::USR1, libc::SI_USER, None));
-        assert_eq!((one.pid(), one.uid()), (Some(pid.cast_unsigned()), Some(uid)));
-        let two = take(&blocked);
-        assert_eq!((two.signal(), two.code(), two.value()), (queued, libc::SI_QUEUE, Some(-7)));
-        assert_eq!((two.pid(), two.coalesced()), (Some(pid.cast_unsigned()), 0));
-        // The kernel keeps one instance of each standard signal, with the information of the first.
-        for _ in 0..5 {
-            kill_self(Signal::USR1);
-        }
-        assert_eq!(take(&blocked).coalesced(), 0, "the kernel reports no count");
-        nothing(&blocked);
+    in_own_process!();
+    let queued = realtime(1);
+    let blocked = Blocked::new([Signal::USR1, queued]).expect("blocked");
+    nothing(&blocked);
+    // SAFETY: `getuid` takes no arguments.
+    let uid = unsafe { libc::getuid() };
+    let mut sender = Child::fork(|pipe| {
+        let to = pipe.receive_pid().as_raw_nonzero().get();
+        kill(to, Signal::USR1);
+        queue(to, queued, -7);
     });
+    let (pid, own) = (sender.pid().as_raw_nonzero().get(), own_pid());
+    sender.pipe.send_pid(rustix::process::Pid::from_raw(own).expect("a pid"));
+    assert_eq!(sender.wait(), 0);
+    let one = take(&blocked);
+    assert_eq!((one.signal(), one.code(), one.value()), (Signal::USR1, libc::SI_USER, None));
+    assert_eq!((one.pid(), one.uid()), (Some(pid.cast_unsigned()), Some(uid)));
+    let two = take(&blocked);
+    assert_eq!((two.signal(), two.code(), two.value()), (queued, libc::SI_QUEUE, Some(-7)));
+    assert_eq!((two.pid(), two.coalesced()), (Some(pid.cast_unsigned()), 0));
+    // The kernel keeps one instance of each standard signal, with the information of the first.
+    for _ in 0..5 {
+        kill_self(Signal::USR1);
+    }
+    assert_eq!(take(&blocked).coalesced(), 0, "the kernel reports no count");
+    nothing(&blocked);
 }
 
 #[test]
 fn no_real_time_signal_of_several_senders_is_lost() {
-    alone!();
+    in_own_process!();
     const SENDERS: i32 = 4;
     const EACH: i32 = 500;
-    in_a_process(|| {
-        let signal = realtime(2);
-        let blocked = Blocked::new(signal).expect("blocked");
-        let to = own_pid();
-        let mut senders: Vec<Child> = (0..SENDERS)
-            .map(|sender| {
-                Child::fork(move |_| {
-                    for number in 0..EACH {
-                        while !try_queue(to, signal, sender * EACH + number) {
-                            std::thread::sleep(Duration::from_millis(1));
-                        }
+    let signal = realtime(2);
+    let blocked = Blocked::new(signal).expect("blocked");
+    let to = own_pid();
+    let mut senders: Vec<Child> = (0..SENDERS)
+        .map(|sender| {
+            Child::fork(move |_| {
+                for number in 0..EACH {
+                    while !try_queue(to, signal, sender * EACH + number) {
+                        std::thread::sleep(Duration::from_millis(1));
                     }
-                })
+                }
             })
-            .collect();
-        let pids: Vec<u32> =
-            senders.iter().map(|one| one.pid().as_raw_nonzero().get().cast_unsigned()).collect();
-        let mut next = [0; SENDERS as usize];
-        for _ in 0..SENDERS * EACH {
-            let one = take(&blocked);
-            let value = one.value().expect("a value");
-            let sender = (value / EACH) as usize;
-            assert_eq!(one.pid(), Some(pids[sender]));
-            assert_eq!(value % EACH, next[sender], "in order, none lost, none twice");
-            next[sender] += 1;
-        }
-        nothing(&blocked);
-        assert!(senders.iter_mut().all(|sender| sender.wait() == 0));
-    });
+        })
+        .collect();
+    let pids: Vec<u32> =
+        senders.iter().map(|one| one.pid().as_raw_nonzero().get().cast_unsigned()).collect();
+    let mut next = [0; SENDERS as usize];
+    for _ in 0..SENDERS * EACH {
+        let one = take(&blocked);
+        let value = one.value().expect("a value");
+        let sender = (value / EACH) as usize;
+        assert_eq!(one.pid(), Some(pids[sender]));
+        assert_eq!(value % EACH, next[sender], "in order, none lost, none twice");
+        next[sender] += 1;
+    }
+    nothing(&blocked);
+    assert!(senders.iter_mut().all(|sender| sender.wait() == 0));
 }
 
 #[test]
 fn wait_keeps_timeout_despite_handlers() {
-    alone!();
-    in_a_process(|| {
-        let blocked = Blocked::new(Signal::TERM).expect("blocked");
-        let alarms = SignalCounter::install(Signal::ALRM).expect("a handler");
-        let every = libc::timeval { tv_sec: 0, tv_usec: 10_000 };
-        let timer = libc::itimerval { it_interval: every, it_value: every };
-        // SAFETY: the pointer is to a live local.
-        unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
-        while alarms.get() < 2 {
-            let since = Instant::now();
-            let time = Duration::from_millis(100);
-            assert_eq!(blocked.wait(Some(time)), Ok(None));
-            assert!(since.elapsed() >= time, "{:?}", since.elapsed());
-        }
-        // Without a timeout, the wait continues after each handler.
-        let (before, pid) = (alarms.get(), own_pid());
-        std::thread::scope(|threads| {
-            threads.spawn(|| {
-                let handled = child::eventually(|| alarms.get() >= before + 3);
-                kill(pid, Signal::TERM);
-                assert!(handled, "no handler ran");
-            });
-            let one = blocked.wait(None).expect("waits");
-            assert_eq!(one.map(|one| one.signal()), Some(Signal::TERM));
+    in_own_process!();
+    let blocked = Blocked::new(Signal::TERM).expect("blocked");
+    let alarms = SignalCounter::install(Signal::ALRM).expect("a handler");
+    let every = libc::timeval { tv_sec: 0, tv_usec: 10_000 };
+    let timer = libc::itimerval { it_interval: every, it_value: every };
+    // SAFETY: the pointer is to a live local.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
+    while alarms.get() < 2 {
+        let since = Instant::now();
+        let time = Duration::from_millis(100);
+        assert_eq!(blocked.wait(Some(time)), Ok(None));
+        assert!(since.elapsed() >= time, "{:?}", since.elapsed());
+    }
+    // Without a timeout, the wait continues after each handler.
+    let (before, pid) = (alarms.get(), own_pid());
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let handled = child::eventually(|| alarms.get() >= before + 3);
+            kill(pid, Signal::TERM);
+            assert!(handled, "no handler ran");
         });
+        let one = blocked.wait(None).expect("waits");
+        assert_eq!(one.map(|one| one.signal()), Some(Signal::TERM));
     });
 }
 
 #[test]
 fn timer_signal_reports_overruns() {
-    alone!();
-    in_a_process(|| {
-        let signal = realtime(4);
-        let blocked = Blocked::new(signal).expect("blocked");
-        let every = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // SAFETY: the pointers are to live locals, for which zero is valid; the timer ends with the
-        // process.
-        unsafe {
-            let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = libc::SIGEV_SIGNAL;
-            event.sigev_signo = signal.as_raw();
-            event.sigev_value.sival_ptr = 77 as *mut libc::c_void;
-            let mut timer = std::ptr::null_mut();
-            assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
-            let times = libc::itimerspec { it_interval: every, it_value: every };
-            assert_eq!(libc::timer_settime(timer, 0, &times, std::ptr::null_mut()), 0);
-        }
-        for descriptor in [false, true] {
-            std::thread::sleep(SHORT);
-            let one = match descriptor {
-                false => take(&blocked),
-                true => blocked
-                    .signal_fd()
-                    .expect("made")
-                    .read_signal()
-                    .expect("read")
-                    .expect("a signal"),
-            };
-            assert!(one.coalesced() >= 10, "{descriptor}: {one:?}");
-            assert_eq!((one.value(), one.pid(), one.uid()), (Some(77), None, None));
-        }
-        // The timer keeps running: unblocked, its signal would end this process.
-        std::mem::forget(blocked);
-    });
+    in_own_process!();
+    let signal = realtime(4);
+    let blocked = Blocked::new(signal).expect("blocked");
+    let every = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    // SAFETY: the pointers are to live locals, for which zero is valid; the timer ends with the
+    // process.
+    unsafe {
+        let mut event: libc::sigevent = std::mem::zeroed();
+        event.sigev_notify = libc::SIGEV_SIGNAL;
+        event.sigev_signo = signal.as_raw();
+        event.sigev_value.sival_ptr = 77 as *mut libc::c_void;
+        let mut timer = std::ptr::null_mut();
+        assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
+        let times = libc::itimerspec { it_interval: every, it_value: every };
+        assert_eq!(libc::timer_settime(timer, 0, &times, std::ptr::null_mut()), 0);
+    }
+    for descriptor in [false, true] {
+        std::thread::sleep(SHORT);
+        let one = match descriptor {
+            false => take(&blocked),
+            true => {
+                blocked.signal_fd().expect("made").read_signal().expect("read").expect("a signal")
+            }
+        };
+        assert!(one.coalesced() >= 10, "{descriptor}: {one:?}");
+        assert_eq!((one.value(), one.pid(), one.uid()), (Some(77), None, None));
+    }
+    // The timer keeps running: unblocked, its signal would end this process.
+    std::mem::forget(blocked);
 }
 
 fn child_that_exits(status: i32) -> i32 {
@@ -342,19 +322,17 @@ fn drop_of_sigchld_block_keeps_newer_handler() {
 
 #[test]
 fn blocked_signal_is_taken_under_any_disposition() {
-    alone!();
-    in_a_process(|| {
-        let all = [Signal::HUP, Signal::WINCH, Signal::USR1];
-        dispose(Signal::HUP, libc::SIG_IGN, 0);
-        let blocked = Blocked::new(all).expect("blocked");
-        for signal in all {
-            kill_self(signal);
-            assert_eq!(take(&blocked).signal(), signal);
-        }
-        kill_self(Signal::USR1);
-        dispose(Signal::USR1, libc::SIG_IGN, 0);
-        nothing(&blocked);
-    });
+    in_own_process!();
+    let all = [Signal::HUP, Signal::WINCH, Signal::USR1];
+    dispose(Signal::HUP, libc::SIG_IGN, 0);
+    let blocked = Blocked::new(all).expect("blocked");
+    for signal in all {
+        kill_self(signal);
+        assert_eq!(take(&blocked).signal(), signal);
+    }
+    kill_self(Signal::USR1);
+    dispose(Signal::USR1, libc::SIG_IGN, 0);
+    nothing(&blocked);
 }
 
 fn readable(descriptor: &impl AsFd, wanted: bool) {
@@ -365,65 +343,59 @@ fn readable(descriptor: &impl AsFd, wanted: bool) {
 
 #[test]
 fn signal_descriptor_is_readable_while_signal_is_pending() {
-    alone!();
-    in_a_process(|| {
-        let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
-        let descriptor = blocked.signal_fd().expect("made");
-        let flags = rustix::io::fcntl_getfd(&descriptor).expect("flags");
-        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-        readable(&descriptor, false);
-        assert_eq!(descriptor.read_signal(), Ok(None), "the call does not wait");
-        queue(own_pid(), realtime(0), 1 << 20);
-        kill_self(Signal::USR1);
-        readable(&descriptor, true);
-        let one = descriptor.read_signal().expect("read").expect("a signal");
-        assert_eq!((one.signal(), one.value()), (Signal::USR1, None));
-        assert_eq!(one.pid(), Some(std::process::id()));
-        let two = descriptor.read_signal().expect("read").expect("a signal");
-        assert_eq!((two.code(), two.value()), (libc::SI_QUEUE, Some(1 << 20)));
-        assert_eq!(descriptor.read_signal(), Ok(None));
-        readable(&descriptor, false);
-    });
+    in_own_process!();
+    let blocked = Blocked::new([Signal::USR1, realtime(0)]).expect("blocked");
+    let descriptor = blocked.signal_fd().expect("made");
+    let flags = rustix::io::fcntl_getfd(&descriptor).expect("flags");
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    readable(&descriptor, false);
+    assert_eq!(descriptor.read_signal(), Ok(None), "the call does not wait");
+    queue(own_pid(), realtime(0), 1 << 20);
+    kill_self(Signal::USR1);
+    readable(&descriptor, true);
+    let one = descriptor.read_signal().expect("read").expect("a signal");
+    assert_eq!((one.signal(), one.value()), (Signal::USR1, None));
+    assert_eq!(one.pid(), Some(std::process::id()));
+    let two = descriptor.read_signal().expect("read").expect("a signal");
+    assert_eq!((two.code(), two.value()), (libc::SI_QUEUE, Some(1 << 20)));
+    assert_eq!(descriptor.read_signal(), Ok(None));
+    readable(&descriptor, false);
 }
 
 #[test]
 fn started_program_begins_with_previous_mask() {
-    alone!();
-    in_a_process(|| {
-        dispose(Signal::CHLD, libc::SIG_IGN, 0);
-        signals_blocked(Signal::USR2);
-        let blocked = Blocked::new([Signal::TERM, Signal::USR2, Signal::CHLD]).expect("blocked");
-        let status = |command: &mut Command| {
-            let output = command.arg("/proc/self/status").output().expect("cat");
-            let text = String::from_utf8(output.stdout).expect("text");
-            let line = |name| {
-                let line = text.lines().find_map(|line| line.strip_prefix(name));
-                u64::from_str_radix(line.expect("the line").trim(), 16).expect("a mask")
-            };
-            (line("SigBlk:"), line("SigIgn:"))
+    in_own_process!();
+    dispose(Signal::CHLD, libc::SIG_IGN, 0);
+    signals_blocked(Signal::USR2);
+    let blocked = Blocked::new([Signal::TERM, Signal::USR2, Signal::CHLD]).expect("blocked");
+    let status = |command: &mut Command| {
+        let output = command.arg("/proc/self/status").output().expect("cat");
+        let text = String::from_utf8(output.stdout).expect("text");
+        let line = |name| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            u64::from_str_radix(line.expect("the line").trim(), 16).expect("a mask")
         };
-        let (blocks, ignores) = status(&mut Command::new("cat"));
-        assert!(is_in(blocks, Signal::TERM) && !is_in(ignores, Signal::CHLD), "as it is without");
-        let (blocks, ignores) = status(blocked.unblock_in(&mut Command::new("cat")));
-        assert!(!is_in(blocks, Signal::TERM) && !is_in(blocks, Signal::CHLD), "{blocks:x}");
-        assert!(is_in(blocks, Signal::USR2), "blocked before this program blocked it");
-        assert!(is_in(ignores, Signal::CHLD), "as it was before");
-    });
+        (line("SigBlk:"), line("SigIgn:"))
+    };
+    let (blocks, ignores) = status(&mut Command::new("cat"));
+    assert!(is_in(blocks, Signal::TERM) && !is_in(ignores, Signal::CHLD), "as it is without");
+    let (blocks, ignores) = status(blocked.unblock_in(&mut Command::new("cat")));
+    assert!(!is_in(blocks, Signal::TERM) && !is_in(blocks, Signal::CHLD), "{blocks:x}");
+    assert!(is_in(blocks, Signal::USR2), "blocked before this program blocked it");
+    assert!(is_in(ignores, Signal::CHLD), "as it was before");
 }
 
 #[test]
 fn drop_unblocks_only_signals_not_blocked_elsewhere() {
-    alone!();
-    in_a_process(|| {
-        signals_blocked(Signal::HUP);
-        let before = mask("SigBlk");
-        let outer = Blocked::new([Signal::HUP, Signal::TERM]).expect("blocked");
-        let inner = Blocked::new([Signal::TERM, Signal::INT]).expect("blocked");
-        drop(outer);
-        assert!(is_in(mask("SigBlk"), Signal::TERM), "the inner handle still holds the signal");
-        drop(inner);
-        assert_eq!(mask("SigBlk"), before);
-    });
+    in_own_process!();
+    signals_blocked(Signal::HUP);
+    let before = mask("SigBlk");
+    let outer = Blocked::new([Signal::HUP, Signal::TERM]).expect("blocked");
+    let inner = Blocked::new([Signal::TERM, Signal::INT]).expect("blocked");
+    drop(outer);
+    assert!(is_in(mask("SigBlk"), Signal::TERM), "the inner handle still holds the signal");
+    drop(inner);
+    assert_eq!(mask("SigBlk"), before);
 }
 
 #[test]
@@ -473,29 +445,27 @@ fn terminate_process_ends_with_status_of_taken_signal() {
 
 #[test]
 fn forked_child_inherits_mask_but_no_taker() {
-    alone!();
-    in_a_process(|| {
-        let blocked = Blocked::new([Signal::TERM, Signal::USR1]).expect("blocked");
-        let channel = blocked.channel(4).expect("a thread");
-        let thread = blocked.thread(|_| ()).expect("a thread");
-        kill_self(Signal::USR1);
-        let mut child = Child::fork(|_| {
-            assert!(is_in(mask("SigBlk"), Signal::TERM), "the child inherits the mask");
-            assert_eq!(channel.recv(), Err(SignalError::Forked));
-            assert_eq!(channel.try_recv(), Err(SignalError::Forked));
-            assert!(thread.is_finished(), "the code runs in the parent");
-            assert_eq!(
-                blocked.wait(Some(Duration::ZERO)),
-                Ok(None),
-                "the parent's signal does not arrive in the child"
-            );
-            // These drops must neither hang nor stop the parent's threads.
-            drop((channel, thread));
-            kill_self(Signal::TERM);
-            assert_eq!(take(&blocked).signal(), Signal::TERM, "the child may take its own signals");
-        });
-        assert_eq!(child.wait(), 0);
-        // The closure moved the handles of the threads, which in the child have already ended.
-        blocked.discard().expect("the signal would end the process");
+    in_own_process!();
+    let blocked = Blocked::new([Signal::TERM, Signal::USR1]).expect("blocked");
+    let channel = blocked.channel(4).expect("a thread");
+    let thread = blocked.thread(|_| ()).expect("a thread");
+    kill_self(Signal::USR1);
+    let mut child = Child::fork(|_| {
+        assert!(is_in(mask("SigBlk"), Signal::TERM), "the child inherits the mask");
+        assert_eq!(channel.recv(), Err(SignalError::Forked));
+        assert_eq!(channel.try_recv(), Err(SignalError::Forked));
+        assert!(thread.is_finished(), "the code runs in the parent");
+        assert_eq!(
+            blocked.wait(Some(Duration::ZERO)),
+            Ok(None),
+            "the parent's signal does not arrive in the child"
+        );
+        // These drops must neither hang nor stop the parent's threads.
+        drop((channel, thread));
+        kill_self(Signal::TERM);
+        assert_eq!(take(&blocked).signal(), Signal::TERM, "the child may take its own signals");
     });
+    assert_eq!(child.wait(), 0);
+    // The closure moved the handles of the threads, which in the child have already ended.
+    blocked.discard().expect("the signal would end the process");
 }

@@ -104,6 +104,21 @@ impl KillBoard {
         self.process(process, ORDER)
     }
 
+    /// Takes the order that a process was given.
+    pub(super) fn take_order(&self, process: usize) -> Option<WorkerOrder> {
+        let orders = [
+            WorkerOrder::Exec,
+            WorkerOrder::Exit,
+            WorkerOrder::Close,
+            WorkerOrder::Panic,
+            WorkerOrder::Fork,
+        ];
+        let word = self.order(process);
+        let order = orders.into_iter().find(|order| *order as u64 == worker::get(word))?;
+        worker::set(word, 0);
+        Some(order)
+    }
+
     pub(super) fn progress(&self, process: usize) -> &'static AtomicU64 {
         self.process(process, PROGRESS)
     }

@@ -8,10 +8,10 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::Mailbox;
 
-use super::super::common::Random;
+use super::super::common::{Random, is_readable};
 use super::super::message::MessageHeader;
 use super::super::slice::MAX_PAUSE;
-use super::super::{wire, worker};
+use super::super::worker;
 use super::Round;
 use super::board::{FLUSHER, WorkerOrder};
 
@@ -20,7 +20,10 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
     Life::register().expect("the main thread");
     round.board.note_pid(index, std::process::id());
     let mut random = Random(seed | 1);
-    let options = round.options(&mut random);
+    let options = round
+        .options(&mut random)
+        .mailbox_cap(round.cap * 64)
+        .shrink_after(Duration::from_millis(random.below(20)));
     let until = Instant::now() + MAX_PAUSE;
     let mailbox = loop {
         match options.bind(&round.path) {
@@ -60,17 +63,7 @@ struct ReceiverWorker<'a> {
 impl ReceiverWorker<'_> {
     /// Carries out the pending command, or returns it if it requests the end.
     fn obey(&mut self) -> Option<WorkerOrder> {
-        let word = self.round.board.order(self.index);
-        let order = [
-            WorkerOrder::Exec,
-            WorkerOrder::Exit,
-            WorkerOrder::Close,
-            WorkerOrder::Panic,
-            WorkerOrder::Fork,
-        ]
-        .into_iter()
-        .find(|order| *order as u64 == worker::get(word))?;
-        worker::set(word, 0);
+        let order = self.round.board.take_order(self.index)?;
         if order != WorkerOrder::Fork {
             return Some(order);
         }
@@ -87,12 +80,7 @@ impl ReceiverWorker<'_> {
             self.mailbox.ack();
         });
         let status = worker::reap(child, MAX_PAUSE);
-        self.round.check(status == Some(0), || {
-            format!(
-                "expected a receiver's forked child to exit with 0, found {}",
-                worker::describe(status)
-            )
-        });
+        self.round.slice.check_exit(self.round.case, status, "a receiver's forked child");
         None
     }
 
@@ -177,7 +165,7 @@ impl ReceiverWorker<'_> {
         timeout: Duration,
     ) -> tontine::Result<Result<MessageHeader, String>> {
         if self.mailbox.arm()? {
-            wire::is_readable(&self.mailbox, timeout);
+            is_readable(&self.mailbox, timeout);
         }
         self.mailbox.try_recv().map(|message| decode(&message))
     }

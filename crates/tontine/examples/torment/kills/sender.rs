@@ -8,7 +8,7 @@ use tontine::Error;
 use tontine::life::Life;
 use tontine::mailbox::{OnDeath, Sender};
 
-use super::super::common::{Random, connect};
+use super::super::common::{Random, connect, is_readable};
 use super::super::message::MessageHeader;
 use super::super::slice::MAX_PAUSE;
 use super::super::{wire, worker};
@@ -30,7 +30,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
             round.options(&mut random).on_death(on_death).first_chunk(first.min(round.cap));
         let sender = connect(&options, &round.path);
         let lane = round.board.next_lane(index);
-        let mut player = SenderWorker {
+        let mut lane_sender = SenderWorker {
             round,
             index,
             lane,
@@ -39,7 +39,7 @@ pub(super) fn run(round: &Round<'_>, index: usize, seed: u64) {
             random: Random(random.next() | 1),
             sent: 0,
         };
-        if player.play() {
+        if lane_sender.play() {
             return;
         }
     }
@@ -69,7 +69,7 @@ impl SenderWorker<'_> {
         let count = self.random.below(MAX_MESSAGES);
         let mut last = Instant::now();
         while self.sent < count && !self.round.board.is_stopped() {
-            if let Some(order) = self.order() {
+            if let Some(order) = self.round.board.take_order(self.index) {
                 if self.obey(order) {
                     return true;
                 }
@@ -142,7 +142,7 @@ impl SenderWorker<'_> {
             35 => return self.sender.service(),
             36 => {
                 if self.sender.arm(message.len())? {
-                    wire::is_readable(&self.sender, timeout);
+                    is_readable(&self.sender, timeout);
                 }
                 return self.sender.try_send(&message).map(|()| self.count());
             }
@@ -209,22 +209,6 @@ impl SenderWorker<'_> {
         });
     }
 
-    /// Returns the pending command.
-    fn order(&self) -> Option<WorkerOrder> {
-        let word = self.round.board.order(self.index);
-        let order = [
-            WorkerOrder::Exec,
-            WorkerOrder::Exit,
-            WorkerOrder::Close,
-            WorkerOrder::Panic,
-            WorkerOrder::Fork,
-        ]
-        .into_iter()
-        .find(|order| *order as u64 == worker::get(word))?;
-        worker::set(word, 0);
-        Some(order)
-    }
-
     /// Carries out a command. Returns `true` if the process must end.
     fn obey(&mut self, order: WorkerOrder) -> bool {
         match order {
@@ -247,12 +231,8 @@ impl SenderWorker<'_> {
                     });
                 });
                 let status = worker::reap(child, MAX_PAUSE);
-                self.round.check(status == Some(0), || {
-                    format!(
-                        "expected a sender's forked child to exit with 0, found {}",
-                        worker::describe(status)
-                    )
-                });
+                let what = "a sender's forked child";
+                self.round.slice.check_exit(self.round.case, status, what);
                 return false;
             }
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::super::common::Random;
+use super::super::common::{Random, is_readable};
 use super::super::descriptors::{Stock, charge};
 use super::super::raw::{self, Memory, RING};
 use super::super::slice::Slice;
@@ -25,7 +25,7 @@ use super::{ACKNOWLEDGED, CURRENT, Case, RECEIVER_DONE, ReceiverEnd, ReceiverMod
 const STATE: usize = 64;
 const GRANTED: usize = 72;
 const POSITION: usize = 128;
-const ROOM: usize = 192;
+const SPACE: usize = 192;
 
 /// Offset in the process page: the first mailbox's receiver sleeps.
 const SLEEPING: usize = 128;
@@ -125,7 +125,7 @@ impl<'a> HostileLane<'a> {
         bystander: &Bystander,
         unanswered: Option<&'a File>,
     ) -> Option<Self> {
-        if !wire::is_readable(&socket, Duration::from_secs(1)) {
+        if !is_readable(&socket, Duration::from_secs(1)) {
             return None;
         }
         let wire::SocketLook::Message(raw::HELLO, fds) = wire::hear(&socket) else { return None };
@@ -286,8 +286,8 @@ impl<'a> HostileLane<'a> {
             self.position = self.read.0;
             worker::set(&board[ACKNOWLEDGED], self.read.1);
             self.control.put(POSITION, self.position);
-            self.control.put(ROOM, self.position);
-            wire::say(&self.socket, &raw::note(raw::ROOM, &[]), &[]);
+            self.control.put(SPACE, self.position);
+            wire::say(&self.socket, &raw::note(raw::SPACE, &[]), &[]);
         }
     }
 
@@ -324,7 +324,7 @@ impl<'a> HostileLane<'a> {
                 self.acknowledge(board);
             }
             8 => self.control.put(POSITION, wire::edge(random)),
-            9 => self.control.put(ROOM, wire::edge(random)),
+            9 => self.control.put(SPACE, wire::edge(random)),
             10 => self
                 .control
                 .put(POSITION, self.read.0.wrapping_add(8 * random.below(9)).wrapping_sub(8)),
@@ -335,7 +335,7 @@ impl<'a> HostileLane<'a> {
             16 => self.page.half(SLEEPING).store(random.below(2) as u32, Ordering::Relaxed),
             17 => {
                 for _ in 0..random.below(200) {
-                    wire::say(&self.socket, &raw::note(raw::ROOM, &[]), &[]);
+                    wire::say(&self.socket, &raw::note(raw::SPACE, &[]), &[]);
                 }
             }
             18 => {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::super::common::Random;
+use super::super::common::{Random, is_readable};
 use super::super::descriptors::Stock;
 use super::super::raw::{self, Memory, RING};
 use super::super::slice::Slice;
@@ -84,7 +84,7 @@ impl HostileConnection {
         wire::say(&lane.socket, &raw::hello(1 << 20, &names), &fds);
         wire::say(&lane.socket, &raw::note(raw::WANT, &[1 << 20, 0]), &[]);
         // Wait for the grant, which makes the receiver take the chunks at once.
-        wire::is_readable(&lane.socket, Duration::from_millis(20));
+        is_readable(&lane.socket, Duration::from_millis(20));
         let log2 = 12 + random.below(3) as u32;
         let chunk = raw::chunk(log2);
         let most = wire::pick(random, &[4, 2 * MAX_CHUNKS]);
@@ -178,7 +178,7 @@ impl HostileConnection {
                 }
             }
             7 => {
-                let kind = wire::pick(random, &[raw::ROOM, raw::RETURNED, raw::HELLO, 77]);
+                let kind = wire::pick(random, &[raw::SPACE, raw::RETURNED, raw::HELLO, 77]);
                 wire::say(&self.socket, &raw::note(kind, &[]), &[]);
             }
             8 | 9 => self.flood(random, stock),

@@ -1,4 +1,4 @@
-//! One thread's part of a shared heap: [`Arena`].
+//! A thread's part of a shared heap: [`Arena`].
 //!
 //! An arena owns slabs, and no other arena allocates from them. Its map of their free blocks
 //! ([`FreeMap`]) is in private memory and may be out of date: another thread that frees a block
@@ -25,7 +25,7 @@ const LOOKS: usize = 64;
 /// Number of empty slabs of small blocks that are kept regardless of age.
 const KEPT: usize = 4;
 /// Time for which other empty slabs are kept for reuse.
-const PATIENCE: Duration = Duration::from_millis(100);
+const KEPT_FOR: Duration = Duration::from_millis(100);
 
 /// Index of the shelf that is always empty.
 const NOTHING: u32 = 0;
@@ -360,7 +360,7 @@ impl Arena {
     /// Releases the memory of slabs that were not reused in time, except for a few slabs. Releases
     /// at most [`LOOKS`] slabs per call.
     fn give_back_old(&mut self, core: &Core, now: Duration) {
-        let old = |spare: &Spare| now.saturating_sub(spare.since) > PATIENCE;
+        let old = |spare: &Spare| now.saturating_sub(spare.since) > KEPT_FOR;
         // If the system call fails, a slab is kept for reuse, or stays unused until this process
         // ends.
         while self.spare_large.front().is_some_and(old) {

@@ -95,7 +95,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
 
     /// Returns the number of values that the block can hold before they move to another block.
     pub fn capacity(&self) -> usize {
-        self.block.room() / size_of::<T>()
+        self.block.capacity() / size_of::<T>()
     }
 
     /// Appends a value. If the block has no space for it, all values move to a block of twice the
@@ -129,7 +129,7 @@ impl<'heap, T: Pod> Array<'heap, T> {
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<()> {
         let bytes = bytemuck::cast_slice(values);
         let len = self.block.len();
-        if self.block.room() - len < bytes.len() {
+        if self.block.capacity() - len < bytes.len() {
             let mut larger = self.heap.alloc((len + bytes.len()).max(2 * len))?;
             larger[..len].copy_from_slice(&self.block);
             larger.resize(len);

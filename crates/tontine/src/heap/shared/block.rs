@@ -95,7 +95,7 @@ impl<'heap> Block<'heap> {
     }
 
     /// Returns the maximum length of the block.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.must_be_ours();
         // The slab's class does not change while one of its blocks is held.
         let (class, len) = (self.core.class(self.granule() / GRANULES), self.bytes());
@@ -105,9 +105,9 @@ impl<'heap> Block<'heap> {
     /// Sets the block's length.
     ///
     /// # Panics
-    /// Panics if `len` exceeds [`Block::room`].
+    /// Panics if `len` exceeds [`Block::capacity`].
     pub(super) fn resize(&mut self, len: usize) {
-        assert!(len <= self.room(), "{len} bytes in a block of {}", self.room());
+        assert!(len <= self.capacity(), "{len} bytes in a block of {}", self.capacity());
         let granule = self.granule();
         self.name = Self::name(self.core, granule, len);
         if self.core.canaries
@@ -133,7 +133,7 @@ impl<'heap> Block<'heap> {
         self.core.space.geometry().block(self.granule()) as u64
     }
 
-    /// Turns the block into a [`Handle`] without freeing it. See [`Handle`] for an example.
+    /// Turns the block into a [`Handle`] without freeing it. The [module](super) has an example.
     ///
     /// The process holds the block until [`Heap::claim`] returns it, [`Heap::free`] frees it, or
     /// the process ends. In a forked child that has not joined, the parent's block is unchanged,
@@ -393,7 +393,7 @@ impl Core {
         let word = self.space.word(granule);
         truth::free(word, truth::generation(word));
         if local::with_known(self, |arena| arena.put(self, granule)) != Some(true) {
-            self.tell_owner(granule);
+            self.notify_owner(granule);
         }
     }
 

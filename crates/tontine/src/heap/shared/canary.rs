@@ -19,8 +19,8 @@ const FILL: u8 = 0xc5;
 /// Returns the address of the length, which the canary follows, and the maximum length.
 fn tail(core: &Core, granule: usize) -> Option<(*mut u64, usize)> {
     let bytes = core.class(granule / GRANULES)?.bytes();
-    let room = core.space.geometry().size() - core.space.geometry().block(granule);
-    let most = bytes.min(room) - BYTES;
+    let space = core.space.geometry().size() - core.space.geometry().block(granule);
+    let most = bytes.min(space) - BYTES;
     // SAFETY: the address is within the mapping, by the definition of `most`, and granule-aligned.
     Some((unsafe { core.space.block(granule).add(most).as_ptr().cast() }, most))
 }
@@ -62,19 +62,19 @@ pub(super) fn look(core: &Core, granule: usize, expected_len: Option<usize>) -> 
     let (len, found) = unsafe { (tail.read_volatile(), tail.add(1).read_volatile()) };
     let len = usize::try_from(len).map_or(most + 1, |len| len);
     let lied = len > most || expected_len.is_some_and(|expected| expected != len);
-    let asked = expected_len.unwrap_or(len.min(most));
+    let requested = expected_len.unwrap_or(len.min(most));
     // SAFETY: the byte is within the block.
     let byte = |at| unsafe { core.space.block(granule).add(at).read_volatile() };
     let overrun = |expected, found| {
         let offset = core.space.geometry().block(granule) as u64;
-        Err(HeapError::Overrun { offset, asked, pid: core.holder_of(granule), expected, found })
+        Err(HeapError::Overrun { offset, requested, pid: core.holder_of(granule), expected, found })
     };
     if found != expected {
         return overrun(expected, found);
     }
-    match (asked..most).map(byte).find(|byte| *byte != FILL) {
+    match (requested..most).map(byte).find(|byte| *byte != FILL) {
         Some(byte) => overrun(FILL.into(), byte.into()),
-        None if lied => overrun(asked as u64, len as u64),
+        None if lied => overrun(requested as u64, len as u64),
         None => Ok(()),
     }
 }

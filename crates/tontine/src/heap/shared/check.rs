@@ -65,7 +65,7 @@ pub enum SlabStatus {
     Corrupted,
 }
 
-/// One slab of a [`HeapReport`]: its use, and its bytes by state. See [`HeapReport`] for an
+/// A slab of a [`HeapReport`]: its use, and its bytes by state. See [`HeapReport`] for an
 /// example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlabMap {

@@ -1,4 +1,4 @@
-//! One process's membership of a shared heap: [`Core`], to which its arenas and blocks refer.
+//! A process's membership of a shared heap: [`Core`], to which its arenas and blocks refer.
 //!
 //! [`Core`] claims slabs for arenas, passes them on, and returns their memory. The recovery of dead
 //! members is in `recover`.
@@ -33,7 +33,7 @@ pub(super) const LONG: u64 = u16::MAX as u64;
 /// counter.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// One process's membership of a shared heap.
+/// A process's membership of a shared heap.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) space: HeapSpace,
@@ -42,7 +42,7 @@ pub(super) struct Core {
     pub(super) canaries: bool,
     desk: Mutex<ArenaRegistry>,
     pub(super) mail: Transfers,
-    /// One bit for each slab, set if its destinations have memory.
+    /// A bit for each slab, set if its destinations have memory.
     destinations: Box<[AtomicU64]>,
     /// For each slab, the length of the block that begins there, if it does not fit into the
     /// block's name.
@@ -463,7 +463,7 @@ impl Core {
 
     /// Notifies the owner of the block's slab that the block was freed.
     #[inline]
-    pub(super) fn tell_owner(&self, granule: usize) {
+    pub(super) fn notify_owner(&self, granule: usize) {
         hint::give(&self.space.slab(granule / GRANULES).freed);
     }
 
@@ -508,12 +508,12 @@ impl Core {
     }
 
     /// Returns the error for a heap without space.
-    pub(super) fn full(&self, asked: usize) -> HeapError {
+    pub(super) fn full(&self, requested: usize) -> HeapError {
         let max = self.space.geometry().slabs() * SLAB;
         let taken = (0..self.space.geometry().slabs()).filter(|slab| {
             self.space.slab(*slab).owner.load(Ordering::Relaxed) != SlabWord::EMPTY.0
         });
-        HeapError::Full { asked, size: taken.count() * SLAB, max }
+        HeapError::Full { requested, size: taken.count() * SLAB, max }
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) struct FreeMap {
     free: u32,
     /// Number of bits that can be set.
     blocks: u32,
-    /// One bit for each word of `bits` that is not 0. A word-by-word search would end in a branch
+    /// A bit for each word of `bits` that is not 0. A word-by-word search would end in a branch
     /// that the processor cannot predict.
     some: u32,
     bits: [u64; GRANULES / BITS],

@@ -95,7 +95,7 @@ impl Core {
                 && whether(found, self.destination(granule))
                 && truth::reclaim(word, found)
             {
-                self.tell_owner(granule);
+                self.notify_owner(granule);
                 freed += 1;
             }
         }

@@ -70,7 +70,7 @@ pub(super) struct MemberSlot {
     /// The member's role, or 0. If the member has a role, its published blocks outlive it.
     pub(super) role: AtomicU64,
     /// Epoch of the last member in this slot whose end was counted in `deaths`.
-    pub(super) told: AtomicU64,
+    pub(super) counted: AtomicU64,
     /// The PID namespace of `pid`: an inode, or 0.
     pub(super) namespace: AtomicU64,
 }

@@ -17,11 +17,11 @@ use super::*;
 use crate::mailbox::{Mailbox, Sender};
 use crate::sync::{AtomicU64, Ordering};
 
-fn tell(mut to: &PipeWriter, number: u64) -> Option<()> {
+fn write_number(mut to: &PipeWriter, number: u64) -> Option<()> {
     to.write_all(&number.to_le_bytes()).ok()
 }
 
-fn hear(mut from: &PipeReader) -> Option<u64> {
+fn read_number(mut from: &PipeReader) -> Option<u64> {
     let mut bytes = [0; 8];
     from.read_exact(&mut bytes).ok()?;
     Some(u64::from_le_bytes(bytes))
@@ -34,19 +34,19 @@ fn deaths(heap: &Heap) -> u64 {
 /// Sends three blocks to a child, which receives one of them and dies after the outbox is dropped.
 fn leave_two_in_a_lane(heap: &Heap, name: &str) {
     let address = address(name);
-    let (told, tells) = pipe().expect("pipe");
+    let (reader, writer) = pipe().expect("pipe");
     let (waits, go) = pipe().expect("pipe");
     let receives = |own: &Heap| -> Option<()> {
         let mut inbox = own.inbox(Mailbox::bind(address.as_str()).ok()?).ok()?;
-        tell(&tells, own.member().to_u64())?;
+        write_number(&writer, own.member().to_u64())?;
         std::mem::forget(inbox.recv().ok()?);
-        tell(&tells, 0)?;
+        write_number(&writer, 0)?;
         std::mem::forget(inbox);
-        hear(&waits).map(drop)
+        read_number(&waits).map(drop)
     };
     scope(|threads| {
         let child = threads.spawn(|| dies_after(heap, |own| receives(own).is_some()));
-        let to = Member::from_u64(hear(&told).expect("a member"));
+        let to = Member::from_u64(read_number(&reader).expect("a member"));
         let sender = Sender::connect(address.as_str()).expect("it listens");
         let mut outbox = heap.outbox(sender, to).expect("ours");
         for _ in 0..3 {
@@ -55,10 +55,10 @@ fn leave_two_in_a_lane(heap: &Heap, name: &str) {
                 .map_err(|(error, _)| error)
                 .expect("sent");
         }
-        hear(&told).expect("it has received one");
+        read_number(&reader).expect("it has received one");
         drop(outbox);
         assert_eq!(sound(heap).in_use(), 3 * 1_024, "a live receiver may still read them");
-        tell(&go, 0).expect("it listens");
+        write_number(&go, 0).expect("it listens");
         child.join().expect("the child succeeds");
     });
 }
@@ -121,18 +121,18 @@ fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
     const ALL: usize = 20_000;
     let heap = heap(16 * MIB);
     let address = address("short");
-    let ((told, tells), (waits, go), (ended, ends)) =
+    let ((reader, writer), (waits, go), (ended, ends)) =
         (pipe().expect("pipe"), pipe().expect("pipe"), pipe().expect("pipe"));
     let receives = |own: &Heap| -> Option<()> {
         let mut inbox = own.inbox(Mailbox::bind(address.as_str()).ok()?).ok()?;
-        tell(&tells, own.member().to_u64())?;
+        write_number(&writer, own.member().to_u64())?;
         drop(inbox.recv().ok()?);
         let before = getrlimit(Resource::Nofile);
         // The thread that receives a chunk has its own descriptor table with one entry, so it
         // cannot receive a second chunk.
         setrlimit(Resource::Nofile, Rlimit { current: Some(1), ..before }).ok()?;
-        tell(&go, 0)?;
-        hear(&ended)?;
+        write_number(&go, 0)?;
+        read_number(&ended)?;
         let mut read = 1;
         for _ in 0..3 {
             while inbox.try_recv().is_ok() {
@@ -159,7 +159,7 @@ fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
         for number in 0..ALL {
             outbox.send(own.alloc(10).ok()?).ok()?;
             if number == 0 {
-                hear(&waits)?;
+                read_number(&waits)?;
             }
         }
         std::mem::forget(outbox);
@@ -167,9 +167,9 @@ fn blocks_of_dead_sender_arrive_once_descriptors_are_free() {
     };
     scope(|threads| {
         let child = threads.spawn(|| dies_after(&heap, |own| receives(own).is_some()));
-        let to = Member::from_u64(hear(&told).expect("a member"));
+        let to = Member::from_u64(read_number(&reader).expect("a member"));
         dies_after(&heap, |own| sends(own, to).is_some());
-        tell(&ends, 0).expect("it listens");
+        write_number(&ends, 0).expect("it listens");
         child.join().expect("the child succeeds");
     });
     heap.recover_and_trim().expect("recovered");
@@ -184,23 +184,23 @@ fn inbox_notices_ended_lane_despite_new_lane() {
     let address = address("as-many");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
     let to = heap.member();
-    let (told, tells) = pipe().expect("pipe");
+    let (reader, writer) = pipe().expect("pipe");
     let (waits, go) = pipe().expect("pipe");
     let sends = |own: &Heap| -> Option<()> {
         let mut outbox = own.outbox(Sender::connect(address.as_str()).ok()?, to).ok()?;
         outbox.send(own.alloc(10).ok()?).ok()?;
-        tell(&tells, own.member().to_u64())?;
+        write_number(&writer, own.member().to_u64())?;
         std::mem::forget(outbox);
-        hear(&waits).map(drop)
+        read_number(&waits).map(drop)
     };
     scope(|threads| {
         let child = threads.spawn(|| dies_after(&heap, |own| sends(own).is_some()));
         drop(inbox.recv().expect("it sends one"));
-        let first = Member::from_u64(hear(&told).expect("a member"));
+        let first = Member::from_u64(read_number(&reader).expect("a member"));
         for _ in 0..3 {
             assert!(inbox.try_recv().is_err());
         }
-        tell(&go, 0).expect("it listens");
+        write_number(&go, 0).expect("it listens");
         child.join().expect("the child succeeds");
         // Only the mailbox notices that one lane ended and another began; it has one lane again.
         let _second = Sender::connect(address.as_str()).expect("we listen");
@@ -230,7 +230,7 @@ fn recovery_reports_each_death_once() {
     }
     // The recoverer may have died before it stored that the death was reported.
     let dead = heap.dead_members().expect("not forked");
-    heap.core.space.member(dead[0].slot()).told.store(0, Ordering::Relaxed);
+    heap.core.space.member(dead[0].slot()).counted.store(0, Ordering::Relaxed);
     heap.recover_and_trim().expect("recovered");
     assert_eq!(deaths(&heap), before + 2);
     assert_eq!(heap.reclaim_received(&dead).expect("not forked"), 1);
@@ -329,12 +329,14 @@ fn outbox_to_another_process_fails_with_wrong_member() {
     let heap = heap(MIB);
     let address = address("named");
     let mut inbox = heap.inbox(Mailbox::bind(address.as_str()).expect("bound")).expect("ours");
-    let (told, tells) = pipe().expect("pipe");
+    let (reader, writer) = pipe().expect("pipe");
     let (waits, go) = pipe().expect("pipe");
-    let waits = |own: &Heap| tell(&tells, own.member().to_u64()).and_then(|()| hear(&waits));
+    let waits = |own: &Heap| {
+        write_number(&writer, own.member().to_u64()).and_then(|()| read_number(&waits))
+    };
     scope(|threads| {
         let child = threads.spawn(|| dies_after(&heap, |own| waits(own).is_some()));
-        let other = Member::from_u64(hear(&told).expect("a member"));
+        let other = Member::from_u64(read_number(&reader).expect("a member"));
         let lane = || Sender::connect(address.as_str()).expect("we listen");
         let mut wrong = heap.outbox(lane(), other).expect("not forked");
         let mut right = heap.outbox(lane(), heap.member()).expect("not forked");
@@ -346,7 +348,7 @@ fn outbox_to_another_process_fails_with_wrong_member() {
         );
         send(&heap, &mut right, &mut inbox).expect("this process");
         drop(inbox.recv().expect("it was sent"));
-        tell(&go, 0).expect("it listens");
+        write_number(&go, 0).expect("it listens");
         child.join().expect("the child succeeds");
     });
     heap.recover_and_trim().expect("recovered");

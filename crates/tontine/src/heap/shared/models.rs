@@ -21,7 +21,7 @@ use loom::thread;
 use super::word::{
     BlockState, BlockWord, MemberState, MemberWord, SlabState, SlabWord, ended, hint, slab, truth,
 };
-use crate::sync::weakened::{self, InjectedFault};
+use crate::sync::weakened::{self, InjectedFault, models};
 use crate::sync::{AtomicU64, Ordering};
 
 thread_local! {
@@ -83,7 +83,7 @@ impl ModelBlock {
     }
 }
 
-/// One thread frees a block in another thread's slab, and that thread allocates the block again.
+/// A thread frees a block in another thread's slab, and that thread allocates the block again.
 /// The owner's thread is spawned last. Otherwise, if the holder reads the word first, loom would
 /// not try the owner after the holder's store.
 fn freed_and_given_out() {
@@ -111,21 +111,13 @@ fn freed_and_given_out() {
     }
 }
 
-#[test]
-fn block_is_allocated_only_when_free() {
-    check(InjectedFault::None, &["given out", "not free yet"], freed_and_given_out);
-}
-
-#[test]
-#[should_panic = "Causality violation"]
-fn free_without_release_is_detected() {
-    check(InjectedFault::StoresRelaxed, &[], freed_and_given_out);
-}
-
-#[test]
-#[should_panic = "Causality violation"]
-fn allocation_without_acquire_is_detected() {
-    check(InjectedFault::LoadsRelaxed, &[], freed_and_given_out);
+models! {
+    block_is_allocated_only_when_free:
+        check(InjectedFault::None, &["given out", "not free yet"], freed_and_given_out);
+    free_without_release_is_detected:
+        check(InjectedFault::StoresRelaxed, &[], freed_and_given_out) => "Causality violation";
+    allocation_without_acquire_is_detected:
+        check(InjectedFault::LoadsRelaxed, &[], freed_and_given_out) => "Causality violation";
 }
 
 /// A block is sent. The receiver accepts it, the sender takes it back, and a recoverer, which has
@@ -161,15 +153,11 @@ fn sent_and_taken() {
     assert!(!freed || block.now() == BlockWord::free(BlockWord::next(generation)));
 }
 
-#[test]
-fn block_in_flight_is_taken_exactly_once() {
-    check(InjectedFault::None, &["reader", "sender", "recoverer"], sent_and_taken);
-}
-
-#[test]
-#[should_panic]
-fn torn_exchange_of_sent_block_is_detected() {
-    check(InjectedFault::ExchangesTorn, &[], sent_and_taken);
+models! {
+    block_in_flight_is_taken_exactly_once:
+        check(InjectedFault::None, &["reader", "sender", "recoverer"], sent_and_taken);
+    torn_exchange_of_sent_block_is_detected:
+        check(InjectedFault::ExchangesTorn, &[], sent_and_taken) => "";
 }
 
 /// A sender writes and sends a block. The receiver that reads the word obtains the block and its
@@ -191,21 +179,13 @@ fn written_and_accepted() {
     sender.join().expect("no panic");
 }
 
-#[test]
-fn accepted_block_has_bytes_of_sender() {
-    check(InjectedFault::None, &["accepted"], written_and_accepted);
-}
-
-#[test]
-#[should_panic = "Causality violation"]
-fn send_of_block_without_release_is_detected() {
-    check(InjectedFault::StoresRelaxed, &[], written_and_accepted);
-}
-
-#[test]
-#[should_panic = "Causality violation"]
-fn accept_of_block_without_acquire_is_detected() {
-    check(InjectedFault::ExchangesRelaxed, &[], written_and_accepted);
+models! {
+    accepted_block_has_bytes_of_sender:
+        check(InjectedFault::None, &["accepted"], written_and_accepted);
+    send_of_block_without_release_is_detected:
+        check(InjectedFault::StoresRelaxed, &[], written_and_accepted) => "Causality violation";
+    accept_of_block_without_acquire_is_detected:
+        check(InjectedFault::ExchangesRelaxed, &[], written_and_accepted) => "Causality violation";
 }
 
 /// Other threads free one block each in a slab, while its owner reads the words twice. For each
@@ -255,21 +235,15 @@ fn freed_and_looked_for() {
     looked_for::<1>(hint::give);
 }
 
-#[test]
-fn freed_block_is_found_or_hinted() {
-    check(InjectedFault::None, &["all", "none"], freed_and_looked_for);
-}
-
-#[test]
-#[should_panic = "a free block without a hint"]
-fn hint_store_without_release_is_detected() {
-    check(InjectedFault::StoresRelaxed, &[], freed_and_looked_for);
-}
-
-#[test]
-#[should_panic = "a free block without a hint"]
-fn hint_exchange_without_acquire_is_detected() {
-    check(InjectedFault::ExchangesRelaxed, &[], freed_and_looked_for);
+models! {
+    freed_block_is_found_or_hinted:
+        check(InjectedFault::None, &["all", "none"], freed_and_looked_for);
+    hint_store_without_release_is_detected:
+        check(InjectedFault::StoresRelaxed, &[], freed_and_looked_for)
+        => "a free block without a hint";
+    hint_exchange_without_acquire_is_detected:
+        check(InjectedFault::ExchangesRelaxed, &[], freed_and_looked_for)
+        => "a free block without a hint";
 }
 
 /// Exchanging the hint only after a load that returned 0 does not suffice, because the owner may
@@ -285,12 +259,12 @@ fn hint_loaded_before_store_is_detected() {
     check(InjectedFault::None, &[], move || looked_for::<2>(give));
 }
 
-/// If two threads store the hint, the rules of the language do not make the first thread's earlier
-/// stores visible through the second store. On x86-64, they are visible (`tso_tests`).
-#[test]
-#[should_panic = "a free block without a hint"]
-fn stored_hint_may_hide_earlier_hint_in_memory_model() {
-    check(InjectedFault::None, &[], || looked_for::<2>(hint::give));
+models! {
+    /// If two threads store the hint, the rules of the language do not make the first thread's
+    /// earlier stores visible through the second store. On x86-64, they are visible (`tso_tests`).
+    stored_hint_may_hide_earlier_hint_in_memory_model:
+        check(InjectedFault::None, &[], || looked_for::<2>(hint::give))
+        => "a free block without a hint";
 }
 
 /// If two threads exchange the hint, the second exchange continues the release sequence of the
@@ -334,19 +308,14 @@ fn block_between_dead_members_is_freed_by_one_recoverer() {
     check(InjectedFault::None, &outcomes, both_ends_recovered);
 }
 
-#[test]
-#[should_panic = "freed by neither"]
-fn recoverers_without_fence_are_detected() {
-    check(InjectedFault::Unfenced, &[], both_ends_recovered);
+models! {
+    recoverers_without_fence_are_detected:
+        check(InjectedFault::Unfenced, &[], both_ends_recovered) => "freed by neither";
+    recoverers_without_exchange_are_detected:
+        check(InjectedFault::ExchangesTorn, &[], both_ends_recovered) => "freed twice";
 }
 
-#[test]
-#[should_panic = "freed twice"]
-fn recoverers_without_exchange_are_detected() {
-    check(InjectedFault::ExchangesTorn, &[], both_ends_recovered);
-}
-
-/// One arena returns a slab, and two others claim it. At most one of them obtains its memory.
+/// An arena returns a slab, and two others claim it. At most one of them obtains its memory.
 fn claimed_by_two() {
     let owned = SlabWord::new(SlabState::Punching, 1, 0);
     let shared = Arc::new((AtomicU64::new(owned.0), AtomicU64::new(0), ModelMemory::default()));
@@ -371,21 +340,11 @@ fn claimed_by_two() {
     assert!(claimed != [true; 2], "two have the slab");
 }
 
-#[test]
-fn slab_is_claimed_exactly_once() {
-    check(InjectedFault::None, &["neither", "one"], claimed_by_two);
-}
-
-#[test]
-#[should_panic]
-fn torn_slab_claim_is_detected() {
-    check(InjectedFault::ExchangesTorn, &[], claimed_by_two);
-}
-
-#[test]
-#[should_panic = "Causality violation"]
-fn slab_emptied_without_release_is_detected() {
-    check(InjectedFault::StoresRelaxed, &[], claimed_by_two);
+models! {
+    slab_is_claimed_exactly_once: check(InjectedFault::None, &["neither", "one"], claimed_by_two);
+    torn_slab_claim_is_detected: check(InjectedFault::ExchangesTorn, &[], claimed_by_two) => "";
+    slab_emptied_without_release_is_detected:
+        check(InjectedFault::StoresRelaxed, &[], claimed_by_two) => "Causality violation";
 }
 
 /// A reader that finds a slab owned reads the slab's class. The slab is claimed beforehand: in a
@@ -410,21 +369,13 @@ fn owned_and_read() {
     owner.join().expect("no panic");
 }
 
-#[test]
-fn owner_of_slab_sees_its_size_class() {
-    check(InjectedFault::None, &["owned", "claimed"], owned_and_read);
-}
-
-#[test]
-#[should_panic = "an old class"]
-fn slab_owned_without_release_is_detected() {
-    check(InjectedFault::StoresRelaxed, &[], owned_and_read);
-}
-
-#[test]
-#[should_panic = "an old class"]
-fn slab_owner_read_without_acquire_is_detected() {
-    check(InjectedFault::LoadsRelaxed, &[], owned_and_read);
+models! {
+    owner_of_slab_sees_its_size_class:
+        check(InjectedFault::None, &["owned", "claimed"], owned_and_read);
+    slab_owned_without_release_is_detected:
+        check(InjectedFault::StoresRelaxed, &[], owned_and_read) => "an old class";
+    slab_owner_read_without_acquire_is_detected:
+        check(InjectedFault::LoadsRelaxed, &[], owned_and_read) => "an old class";
 }
 
 /// The adopter of a large block died during the adoption. The recoverer of the dead owner releases
@@ -477,13 +428,9 @@ fn part_let_go_by_two() {
     assert!(!claimed || owner.state() == SlabState::Claimed, "a claimed slab was released");
 }
 
-#[test]
-fn slab_of_large_block_is_released_once() {
-    check(InjectedFault::None, &["let go", "too late", "claimed"], part_let_go_by_two);
-}
-
-#[test]
-#[should_panic]
-fn slab_released_without_exchange_is_detected() {
-    check(InjectedFault::ExchangesTorn, &[], part_let_go_by_two);
+models! {
+    slab_of_large_block_is_released_once:
+        check(InjectedFault::None, &["let go", "too late", "claimed"], part_let_go_by_two);
+    slab_released_without_exchange_is_detected:
+        check(InjectedFault::ExchangesTorn, &[], part_let_go_by_two) => "";
 }

@@ -48,7 +48,7 @@ impl HeapOptions {
     /// unsafe { pointer.cast::<u8>().add(100).write(1) };
     /// // SAFETY: `into_raw` returned the pointer for a block of this heap; it is used once.
     /// let block = unsafe { Block::from_raw_in(pointer, &heap) };
-    /// assert!(matches!(block.free(), Err(HeapError::Overrun { asked: 100, .. })));
+    /// assert!(matches!(block.free(), Err(HeapError::Overrun { requested: 100, .. })));
     /// # Ok::<(), HeapError>(())
     /// ```
     pub const fn canaries(mut self, canaries: bool) -> Self {

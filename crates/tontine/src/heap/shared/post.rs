@@ -133,7 +133,7 @@ impl Heap {
         Ok(Outbox { heap: self, sender, to, welcome: false })
     }
 
-    /// Returns an inbox that receives blocks from a mailbox. See [`Inbox`] for an example.
+    /// Returns an inbox that receives blocks from a mailbox. See [`Outbox`] for an example.
     ///
     /// # Errors
     /// [`HeapError::Forked`] in a forked child that has not joined.
@@ -322,7 +322,7 @@ impl<'heap> Inbox<'heap> {
         let core = &self.heap.core;
         // This loop precedes the calls that accept connecting senders and check for dead members,
         // so that a block that arrives soon does not wait for those calls.
-        while let Some(message) = self.mailbox.recv_at_once() {
+        while let Some(message) = self.mailbox.recv_at_once(true) {
             match accept(core, &message) {
                 Some(found) => return Ok(found),
                 None => self.skipped += 1,

@@ -1,10 +1,10 @@
-//! Tests of random calls by two threads and another process, against the textbook heap and a model.
+//! Tests of random calls by two threads and another process, against a model.
 //!
-//! If the textbook heap has space for a block, so has this heap. Each byte has one holder, and has
-//! the value that this holder wrote. Using an old handle is an error. `check` finds no fault after
-//! any step, and no block is left in the end. Sometimes the other process is killed.
+//! If a first-fit heap of 1 MiB has space for a block, so has this heap. Each byte has one holder,
+//! and has the value that this holder wrote. Using an old handle is an error. `check` finds no
+//! fault after any step, and no block is left in the end. Sometimes the other process is killed.
 
-#![allow(unsafe_code, reason = "forks, and writes to blocks of the textbook heap")]
+#![allow(unsafe_code, reason = "forks")]
 
 use std::collections::BTreeMap;
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -15,7 +15,6 @@ use proptest::prelude::*;
 use super::class::SizeClass;
 use super::layout::SLAB;
 use super::{Handle, Heap, HeapError, HeapReport, Member, Parcel};
-use crate::heap::classic;
 
 /// A call or its result: a code, and four numbers.
 type CommandWords = [u64; 5];
@@ -35,7 +34,7 @@ const REFUSED: u64 = 0;
 /// Maximum number of steps of a case: few enough that all large blocks fit into adjacent slabs.
 const STEPS: usize = 60;
 
-/// One step. If it has two numbers, the first one selects one of the three callers.
+/// A step. If it has two numbers, the first one selects one of the three callers.
 #[derive(Debug, Clone)]
 enum SharedOp {
     Alloc(usize, usize),
@@ -142,7 +141,7 @@ struct Other {
 
 impl Other {
     fn new(heap: &Heap) -> Self {
-        let (mut told, calls) = std::io::pipe().expect("a pipe");
+        let (mut requests, calls) = std::io::pipe().expect("a pipe");
         let (answers, mut answer) = std::io::pipe().expect("a pipe");
         // SAFETY: the child runs on a copy of this thread, and leaves through `_exit`.
         match unsafe { libc::fork() } {
@@ -153,7 +152,7 @@ impl Other {
                     // SAFETY: the inherited descriptor stays open.
                     let own = unsafe { heap.rejoin() }.expect("it can be joined");
                     let mut bytes = [0; size_of::<CommandWords>()];
-                    while told.read_exact(&mut bytes).is_ok() {
+                    while requests.read_exact(&mut bytes).is_ok() {
                         let call = std::array::from_fn(|at| {
                             let word = bytes[8 * at..8 * at + 8].try_into().expect("eight bytes");
                             u64::from_le_bytes(word)
@@ -201,10 +200,10 @@ struct CommandedThread<'a> {
 
 impl<'a> CommandedThread<'a> {
     fn new(scope: &'a std::thread::Scope<'a, '_>, heap: &'a Heap) -> Self {
-        let (calls, told) = sync_channel::<CommandWords>(1);
+        let (calls, requests) = sync_channel::<CommandWords>(1);
         let (answer, answers) = sync_channel(1);
         let handle = scope.spawn(move || {
-            let _ = told.iter().try_for_each(|call| answer.send(obey(heap, call)));
+            let _ = requests.iter().try_for_each(|call| answer.send(obey(heap, call)));
         });
         Self { handle, calls, answers }
     }
@@ -234,7 +233,35 @@ struct ModelBlockState {
     byte: u8,
     /// [`OURS`], [`THEIRS`] or [`A_DEAD_ONES`].
     member: usize,
-    reference: Option<std::ptr::NonNull<u8>>,
+    /// Address in the [`ReferenceHeap`] heap, if that had space.
+    reference: Option<usize>,
+}
+
+/// A heap of [`ReferenceHeap::BYTES`], as a list of its blocks: their addresses and sizes. A block
+/// occupies 16 bytes more than requested, and a multiple of 16.
+#[derive(Default)]
+struct ReferenceHeap {
+    blocks: BTreeMap<usize, usize>,
+}
+
+impl ReferenceHeap {
+    const BYTES: usize = 1 << 20;
+
+    /// Allocates the first gap that is large enough.
+    fn alloc(&mut self, len: usize) -> Option<usize> {
+        let size = (len.max(1) + 16).next_multiple_of(16);
+        let mut at = 0;
+        for (block, taken) in &self.blocks {
+            if block - at >= size {
+                break;
+            }
+            at = block + taken;
+        }
+        (at + size <= Self::BYTES).then(|| {
+            self.blocks.insert(at, size);
+            at
+        })
+    }
 }
 
 struct ModelHeap<'a> {
@@ -242,7 +269,7 @@ struct ModelHeap<'a> {
     heap: &'a Heap,
     thread: CommandedThread<'a>,
     other: Other,
-    reference: classic::ClassicHeap,
+    reference: ReferenceHeap,
     held: BTreeMap<u64, ModelBlockState>,
     /// Blocks in flight; `ModelBlockState` names the member that sent each.
     sent: Vec<(CommandWords, ModelBlockState)>,
@@ -263,10 +290,10 @@ impl ModelHeap<'_> {
     fn alloc(&mut self, who: usize, len: usize, ample: bool) {
         self.next = self.next.wrapping_add(1);
         let byte = self.next;
-        let reference = self.reference.malloc(len).ok();
+        let reference = self.reference.alloc(len);
         let found = self.call(who, [ALLOC, len as u64, byte.into(), 0, 0]);
         if found[0] != DONE {
-            assert!(!ample || reference.is_none(), "the textbook heap has space for {len}");
+            assert!(!ample || reference.is_none(), "the first-fit heap has space for {len}");
             let report = self.heap.check().expect("not forked");
             let empty = |slab: &super::SlabMap| slab.status == super::SlabStatus::Empty;
             let slabs = report.slabs.iter().filter(|slab| empty(slab)).count();
@@ -302,10 +329,10 @@ impl ModelHeap<'_> {
         self.held.iter().map(|(at, held)| (*at, *held)).chain(sent)
     }
 
-    fn forget(&mut self, reference: Option<std::ptr::NonNull<u8>>) {
-        let Some(block) = reference else { return };
-        // SAFETY: the model frees each block once.
-        unsafe { self.reference.free(block) }.expect("it is allocated");
+    fn forget(&mut self, reference: Option<usize>) {
+        if let Some(block) = reference {
+            self.reference.blocks.remove(&block).expect("it is allocated");
+        }
     }
 
     fn nth(&self, which: usize) -> Option<(u64, ModelBlockState)> {
@@ -441,13 +468,12 @@ fn run(slabs: usize, ample: bool, steps: Vec<SharedOp>) {
     std::thread::scope(|scope| {
         // SAFETY: the scope outlives this borrow: `all` ends within the scope.
         let scope: &std::thread::Scope<'_, '_> = unsafe { &*std::ptr::from_ref(scope).cast() };
-        let reference = classic::ClassicHeapOptions::new().max_size(1 << 20).create();
         let mut all = ModelHeap {
             scope,
             heap: &heap,
             thread: CommandedThread::new(scope, &heap),
             other: Other::new(&heap),
-            reference: reference.expect("there is memory"),
+            reference: ReferenceHeap::default(),
             held: BTreeMap::new(),
             sent: Vec::new(),
             old: Vec::new(),
@@ -479,7 +505,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
-    fn ample_heap_allocates_if_textbook_heap_does(
+    fn ample_heap_allocates_if_first_fit_heap_does(
         steps in prop::collection::vec(step(), 1..STEPS),
     ) {
         // Each step takes at most two slabs, so two adjacent slabs are always left.

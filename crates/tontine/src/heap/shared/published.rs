@@ -214,7 +214,7 @@ impl Heap {
     }
 
     /// Returns the 8-byte word with index `at` of a published block. The caller then sees
-    /// everything that the holder stored before that word. See [`Published::store`] for an example.
+    /// everything that the holder stored before that word. See [`Published`] for an example.
     ///
     /// # Errors
     /// [`HeapError::Stale`], [`HeapError::InvalidHandle`] and [`HeapError::Forked`], as for

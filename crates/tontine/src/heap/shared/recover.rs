@@ -81,7 +81,9 @@ impl Core {
             }
             self.space.unlock_member(slot)?;
         }
-        // Frees blocks between this process and members that others have recovered.
+        // A recovery frees the blocks in flight from one dead member to another. The blocks in
+        // flight between a dead member and this process are freed here, whichever member recovered
+        // the dead one.
         recovery.blocks += self.reclaim_stranded();
         Ok(recovery)
     }
@@ -109,11 +111,11 @@ impl Core {
         // The counter is incremented once per dead member, even if no block was freed, because the
         // member may have freed blocks without setting the hint. This is not repeated for a member
         // that a word still names.
-        let told = &self.space.member(slot).told;
-        if recovery.blocks > 0 || told.load(Ordering::Relaxed) != found.epoch() {
+        let counted = &self.space.member(slot).counted;
+        if recovery.blocks > 0 || counted.load(Ordering::Relaxed) != found.epoch() {
             // SYNC deaths: pairs with the loads in `Arena`.
             self.space.header().deaths.fetch_add(1, Ordering::AcqRel);
-            told.store(found.epoch(), Ordering::Relaxed);
+            counted.store(found.epoch(), Ordering::Relaxed);
         }
         self.redistribute(&arenas, &left.in_use, heir, whole, &mut recovery)?;
         // Step 6: frees the member's arenas that no slab names any more.
@@ -262,7 +264,7 @@ impl Core {
             left.in_use[slab] = in_use;
             if freed > 0 {
                 recovery.blocks += freed;
-                self.tell_owner(slab * GRANULES);
+                self.notify_owner(slab * GRANULES);
             }
         }
         left

@@ -488,11 +488,11 @@ fn new_file(geometry: &Geometry, canaries: bool) -> Result<OwnedFd> {
         made => made,
     };
     let file = made.map_err(system("memfd_create"))?;
-    let asked = geometry.size() as u64;
-    if let Some(limit) = limits::exceeded_file_limit(asked) {
-        return Err(HeapError::FileTooLarge { asked, limit });
+    let requested = geometry.size() as u64;
+    if let Some(limit) = limits::exceeded_file_limit(requested) {
+        return Err(HeapError::FileTooLarge { requested, limit });
     }
-    rustix::fs::ftruncate(&file, asked).map_err(system("ftruncate"))?;
+    rustix::fs::ftruncate(&file, requested).map_err(system("ftruncate"))?;
     if canaries {
         let at = std::mem::offset_of!(HeapHeader, canaries) as u64;
         rustix::io::pwrite(&file, &1_u64.to_le_bytes(), at).map_err(system("pwrite"))?;

@@ -18,12 +18,12 @@ use super::check;
 use crate::lane::position;
 use crate::lane::region::models::ModelRegion;
 use crate::lane::{FreeSpace, LaneReader, LaneWriter, Peeked};
-use crate::sync::weakened::{InjectedFault, fault};
+use crate::sync::weakened::{InjectedFault, fault, models};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 const LOG2: u32 = 8;
 /// Message length in bytes at which two messages fill the ring.
-const LONG: usize = 48;
+const LONG: usize = 40;
 
 /// Executes the barrier of one end, unless the model omits it.
 fn barrier(missing: bool) {
@@ -120,15 +120,11 @@ fn mail_for_numbered_waits(numbers: [u32; 2]) {
     assert!(woken || received == 2, "a sleeping receiver missed a message");
 }
 
-#[test]
-fn ring_once_per_numbered_wait_misses_no_message() {
-    check(InjectedFault::None, || mail_for_numbered_waits([1, 2]));
-}
-
-#[test]
-#[should_panic = "missed a message"]
-fn wait_with_number_of_last_wait_loses_wake_up() {
-    check(InjectedFault::None, || mail_for_numbered_waits([1, 1]));
+models! {
+    ring_once_per_numbered_wait_misses_no_message:
+        check(InjectedFault::None, || mail_for_numbered_waits([1, 2]));
+    wait_with_number_of_last_wait_loses_wake_up:
+        check(InjectedFault::None, || mail_for_numbered_waits([1, 1])) => "missed a message";
 }
 
 #[test]
@@ -137,16 +133,11 @@ fn sleeping_receiver_misses_no_message() {
     check(InjectedFault::None, || mail_for_a_sleeper(2));
 }
 
-#[test]
-#[should_panic = "missed a message"]
-fn sender_without_fence_loses_wake_up() {
-    check(InjectedFault::WakerUnfenced, || mail_for_a_sleeper(1));
-}
-
-#[test]
-#[should_panic = "missed a message"]
-fn receiver_without_fence_loses_wake_up() {
-    check(InjectedFault::SleeperUnfenced, || mail_for_a_sleeper(1));
+models! {
+    sender_without_fence_loses_wake_up:
+        check(InjectedFault::WakerUnfenced, || mail_for_a_sleeper(1)) => "missed a message";
+    receiver_without_fence_loses_wake_up:
+        check(InjectedFault::SleeperUnfenced, || mail_for_a_sleeper(1)) => "missed a message";
 }
 
 /// Runs a sender that leaves two empty chunks and a message in the third, and a receiver that
@@ -181,19 +172,15 @@ fn mail_behind_empty_chunks(looked_through: usize) {
     assert!(seen || rung, "a sleeping receiver missed a message");
 }
 
-#[test]
-fn message_after_empty_chunks_is_not_missed() {
-    check(InjectedFault::None, || mail_behind_empty_chunks(2));
-}
-
-#[test]
-#[should_panic = "missed a message"]
-fn check_of_only_one_empty_chunk_loses_wake_up() {
-    check(InjectedFault::None, || mail_behind_empty_chunks(1));
+models! {
+    message_after_empty_chunks_is_not_missed:
+        check(InjectedFault::None, || mail_behind_empty_chunks(2));
+    check_of_only_one_empty_chunk_loses_wake_up:
+        check(InjectedFault::None, || mail_behind_empty_chunks(1)) => "missed a message";
 }
 
 /// Runs a sender that waits for space in a full ring, and a receiver that frees space.
-fn room_for_a_sleeper() {
+fn space_for_a_sleeper() {
     let (waiting, place) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
     let ring = ModelRegion::new(1 << LOG2);
     let mut reader = LaneReader::new(ring.clone(), LOG2, 0, 0).expect("a valid position");
@@ -207,7 +194,7 @@ fn room_for_a_sleeper() {
             waiting.store(1, Ordering::Relaxed);
             barrier(matches!(fault(), InjectedFault::SleeperUnfenced));
             writer.believe(position::read(&place)).expect("an honest receiver");
-            writer.make_room(LONG) == FreeSpace::Here
+            writer.make_space(LONG) == FreeSpace::Here
         })
     };
     // Each pass performs the steps of `InboundLane::ack` and `notify_space`. The third message
@@ -218,24 +205,15 @@ fn room_for_a_sleeper() {
         position::publish(&place, reader.position());
     }
     barrier(matches!(fault(), InjectedFault::WakerUnfenced));
-    let told = waiting.load(Ordering::Relaxed) != 0;
+    let notified = waiting.load(Ordering::Relaxed) != 0;
     let found = sending.join().expect("no panic");
-    assert!(found || told, "a sleeping sender missed free space");
+    assert!(found || notified, "a sleeping sender missed free space");
 }
 
-#[test]
-fn waiting_sender_misses_no_free_space() {
-    check(InjectedFault::None, room_for_a_sleeper);
-}
-
-#[test]
-#[should_panic = "missed free space"]
-fn receiver_without_fence_leaves_sender_asleep() {
-    check(InjectedFault::WakerUnfenced, room_for_a_sleeper);
-}
-
-#[test]
-#[should_panic = "missed free space"]
-fn waiting_sender_without_fence_stays_asleep() {
-    check(InjectedFault::SleeperUnfenced, room_for_a_sleeper);
+models! {
+    waiting_sender_misses_no_free_space: check(InjectedFault::None, space_for_a_sleeper);
+    receiver_without_fence_leaves_sender_asleep:
+        check(InjectedFault::WakerUnfenced, space_for_a_sleeper) => "missed free space";
+    waiting_sender_without_fence_stays_asleep:
+        check(InjectedFault::SleeperUnfenced, space_for_a_sleeper) => "missed free space";
 }

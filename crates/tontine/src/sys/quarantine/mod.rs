@@ -165,7 +165,7 @@ fn start<T: Send + 'static>(user: Option<u32>, lent: &[BorrowedFd<'_>]) -> Resul
     let exchange = Exchange { stage: Mutex::new(ThreadStage::Starting), changed: Condvar::new() };
     let hold = ThreadHandle(Arc::new(exchange));
     let thread = Serving(Arc::clone(&hold.0));
-    thread::start("tontine-fds", move || thread.serve(&name))?;
+    thread::start(c"tontine-fds", move || thread.serve(&name))?;
     let (address, thread) = hold.0.when(|stage| match stage {
         ThreadStage::Ready(address, thread) => Some(Ok((address.clone(), *thread))),
         ThreadStage::Failed(error) => Some(Err(error.clone())),
@@ -407,8 +407,8 @@ impl Loan {
     }
 
     fn lend(&self, to: &SocketAddrUnix, lent: &[BorrowedFd<'_>]) -> Result<()> {
-        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_LENT))];
-        let mut control = SendAncillaryBuffer::new(&mut room);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_LENT))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
         assert!(lent.len() <= MAX_LENT, "{} descriptors to lend", lent.len());
         if !lent.is_empty() {
             let fits = control.push(SendAncillaryMessage::ScmRights(lent));

@@ -32,14 +32,14 @@ const COPIED: u32 = 64;
 
 /// Number of entries that a table needs in addition to the copies: the thread's own entries, and
 /// the entries of one message.
-const MIN_ROOM: u64 = MAX_LENT as u64 + 4;
+const MIN_SPACE: u64 = MAX_LENT as u64 + 4;
 
 impl LentTable {
     /// Gives the calling thread its own table, and a socket that accepts messages only from the
     /// socket named `lender`.
     pub(super) fn new(lender: &SocketAddrUnix) -> Result<Self> {
         let limit = getrlimit(Resource::Nofile).current;
-        let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_ROOM);
+        let is_small = limit.is_some_and(|limit| limit < u64::from(COPIED) + MIN_SPACE);
         let copies = if is_small { 0 } else { COPIED };
         // Until the copies of the listeners are closed, no listener is made or closed.
         let quarantine = quarantine()?;
@@ -58,7 +58,7 @@ impl LentTable {
         }
         drop(quarantine);
         if is_small {
-            // The copies leave too little room. Closing them flushes the program's files.
+            // The copies leave too little space. Closing them flushes the program's files.
             // SAFETY: the call takes three integers, and closes entries of this thread's own table.
             unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0) };
         }
@@ -98,9 +98,9 @@ impl LentTable {
     /// Receives the descriptors that the process lends.
     pub(super) fn borrow(&self) -> Result<Vec<OwnedFd>> {
         let system = |errno| Error::system("recvmsg", errno);
-        let mut room =
+        let mut space =
             [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1), ScmRights(MAX_LENT))];
-        let mut control = RecvAncillaryBuffer::new(&mut room);
+        let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; 8];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received = rustix::io::retry_on_intr(|| {

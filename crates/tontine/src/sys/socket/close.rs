@@ -89,12 +89,15 @@ impl Drop for PeerSocket {
     }
 }
 
-/// A listener of this process. Dropping it closes each unaccepted connection, which has a queue
-/// too, and frees its name, unless a child that the program forked holds a copy.
+/// A listener. Dropping a listener of this process closes each unaccepted connection, which has a
+/// queue too, and frees its name, unless a child that the program forked holds a copy. Dropping a
+/// listener that was passed to this process leaves both to the process that passed it.
 #[derive(Debug)]
 pub(crate) struct ListenerSocket {
     fd: ManuallyDrop<OwnedFd>,
     guard: Guard,
+    /// `true` if another process made the socket and may hold it.
+    is_passed: bool,
 }
 
 impl ListenerSocket {
@@ -104,7 +107,18 @@ impl ListenerSocket {
     /// [`crate::Error::System`] if the kernel refuses a socket, or without memory.
     pub(crate) fn new() -> Result<Self> {
         let guard = Guard::here()?;
-        Ok(Self { fd: ManuallyDrop::new(quarantine::make_listener(seqpacket)?), guard })
+        let fd = quarantine::make_listener(seqpacket)?;
+        Ok(Self { fd: ManuallyDrop::new(fd), guard, is_passed: false })
+    }
+
+    /// Wraps a listening socket that was passed to this process.
+    ///
+    /// # Errors
+    /// [`crate::Error::System`] without memory.
+    pub(crate) fn passed(fd: OwnedFd) -> Result<Self> {
+        let guard = Guard::here()?;
+        let fd = quarantine::make_listener(|| Ok(fd))?;
+        Ok(Self { fd: ManuallyDrop::new(fd), guard, is_passed: true })
     }
 }
 
@@ -120,6 +134,11 @@ impl Drop for ListenerSocket {
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         if self.guard.is_forked() {
             return;
+        }
+        if self.is_passed {
+            // Unaccepted connections are for the next receiver. If no other process holds the
+            // socket, they are closed with it.
+            return quarantine::close_listener(fd, false);
         }
         // The kernel now refuses connections.
         let _ = rustix::net::shutdown(&fd, Shutdown::Both);

@@ -37,8 +37,8 @@ mod tests;
 pub(crate) use close::{ListenerSocket, PeerSocket};
 pub(crate) use occupant::{ListenerProcess, Occupant, occupant, set_mode, set_mode_of_file};
 pub(crate) use option::{
-    check_connected, owner, owner_pidfd, pass_credentials, pass_credentials_to_reader,
-    refuse_descriptors,
+    check_connected, check_listening, owner, owner_groups, owner_pidfd, pass_credentials,
+    pass_credentials_to_reader, refuse_descriptors,
 };
 pub(crate) use passed::{DescriptorKind, PassedMessage, receive_passed};
 pub(crate) use path::SocketPath;
@@ -48,7 +48,7 @@ pub(crate) use receive::{ReceivedPacket, SenderCredentials, receive};
 pub(crate) const MOST_DESCRIPTORS: usize = 253;
 
 /// Bytes of `sun_path`, including the zero after a path or before an abstract name.
-const NAME_ROOM: usize = 108;
+const NAME_SPACE: usize = 108;
 
 /// Maximum number of signals that may interrupt a call before it fails.
 const INTERRUPTIONS: usize = 1000;
@@ -123,12 +123,20 @@ pub(crate) fn connect_abstract(
     connect(fd.as_fd(), &SocketName::abstracted(name.as_ref())?, deadline.into())
 }
 
+/// Makes [`accept`] nonblocking.
+///
+/// # Errors
+/// [`Error::System`] if `ioctl` fails.
+pub(crate) fn set_nonblocking(fd: impl AsFd) -> Result<()> {
+    rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| Error::system("ioctl(FIONBIO)", errno))
+}
+
 /// Listens for connections, with a queue of `backlog`. Makes [`accept`] nonblocking.
 ///
 /// # Errors
 /// [`Error::System`] if `ioctl` or `listen` fails.
 pub(crate) fn listen(fd: impl AsFd, backlog: i32) -> Result<()> {
-    rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| Error::system("ioctl(FIONBIO)", errno))?;
+    set_nonblocking(&fd)?;
     rustix::net::listen(&fd, backlog).map_err(|errno| Error::system("listen", errno))
 }
 
@@ -157,8 +165,8 @@ pub(crate) fn accept(fd: impl AsFd) -> Result<Option<OwnedFd>> {
 /// example with ETOOMANYREFS, if this user has too many descriptors in flight.
 pub(crate) fn send(fd: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<SendResult> {
     assert!(fds.len() <= MOST_DESCRIPTORS, "{} descriptors in one message", fds.len());
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut room);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
         let fits = control.push(SendAncillaryMessage::ScmRights(fds));
         debug_assert!(fits, "space for the maximum");

@@ -1,5 +1,6 @@
 //! Socket options: the sender of a message ([`pass_credentials`]), the process at the other end
-//! ([`owner`], [`owner_pidfd`]), and the kind of a socket ([`check_connected`]).
+//! ([`owner`], [`owner_groups`], [`owner_pidfd`]), and the kind of a socket ([`check_connected`],
+//! [`check_listening`]).
 
 #![allow(unsafe_code, reason = "socket options without a safe wrapper")]
 
@@ -26,12 +27,36 @@ const SO_PASSRIGHTS: i32 = 83;
 /// # Errors
 /// [`Error::InvalidSocket`]; [`Error::System`] if the descriptor is not a socket.
 pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
+    check_kind(&fd)?;
+    if rustix::net::getpeername(&fd).is_ok() {
+        return Ok(());
+    }
+    let reason = "expected a connected socket, found one that is not connected; connect it first";
+    Err(Error::InvalidSocket { reason })
+}
+
+/// Checks that a socket from the program is a listening Unix socket of type `SOCK_SEQPACKET`.
+///
+/// # Errors
+/// The errors of [`check_connected`].
+pub(crate) fn check_listening(fd: impl AsFd) -> Result<()> {
+    check_kind(&fd)?;
+    let listens = sockopt::socket_acceptconn(&fd)
+        .map_err(|errno| Error::system("getsockopt(SO_ACCEPTCONN)", errno))?;
+    if listens {
+        return Ok(());
+    }
+    let reason = "expected a listening socket, found one that does not listen; call listen first";
+    Err(Error::InvalidSocket { reason })
+}
+
+fn check_kind(fd: impl AsFd) -> Result<()> {
     let domain = sockopt::socket_domain(&fd)
         .map_err(|errno| Error::system("getsockopt(SO_DOMAIN)", errno))?;
     let kind =
         sockopt::socket_type(&fd).map_err(|errno| Error::system("getsockopt(SO_TYPE)", errno))?;
     let reason = if domain != AddressFamily::UNIX {
-        "expected a Unix socket, found one of another domain; make a pair by socketpair(AF_UNIX)"
+        "expected a Unix socket, found one of another domain; make one of AF_UNIX"
     } else if kind == SocketType::STREAM {
         "expected SOCK_SEQPACKET, found SOCK_STREAM, which keeps no message boundaries; \
          use SOCK_SEQPACKET"
@@ -39,8 +64,6 @@ pub(crate) fn check_connected(fd: impl AsFd) -> Result<()> {
         "expected SOCK_SEQPACKET, found SOCK_DGRAM, which reports no hang-up; use SOCK_SEQPACKET"
     } else if kind != SocketType::SEQPACKET {
         "expected SOCK_SEQPACKET, found another type; use SOCK_SEQPACKET"
-    } else if rustix::net::getpeername(&fd).is_err() {
-        "expected a connected socket, found one that is not connected; connect it first"
     } else {
         return Ok(());
     };
@@ -136,6 +159,35 @@ pub(crate) fn owner(fd: impl AsFd) -> Result<SenderCredentials> {
     }
     let pid = u32::try_from(owner.pid).unwrap_or(0);
     Ok(SenderCredentials { pid, uid: owner.uid, gid: owner.gid })
+}
+
+/// Returns the supplementary groups of the [`owner`] when it connected or called `listen`.
+///
+/// # Errors
+/// [`Error::System`] if `getsockopt` fails.
+pub(crate) fn owner_groups(fd: impl AsFd) -> Result<Vec<u32>> {
+    let mut groups = vec![0_u32; 32];
+    // The second attempt has the size that the kernel reported. The groups do not change.
+    for _ in 0..2 {
+        let mut length = size_of_val(groups.as_slice()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes of integers to the slice.
+        let done = unsafe {
+            let (fd, to) = (fd.as_fd().as_raw_fd(), groups.as_mut_ptr().cast());
+            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, to, &raw mut length)
+        };
+        let failed = (done != 0).then(|| Error::last("getsockopt(SO_PEERGROUPS)"));
+        match failed.as_ref().map(Error::errno) {
+            Some(libc::ENODATA) => return Ok(Vec::new()),
+            None | Some(libc::ERANGE) => groups.resize(length as usize / size_of::<u32>(), 0),
+            Some(_) => {}
+        }
+        match failed {
+            None => return Ok(groups),
+            Some(error) if error.errno() != libc::ERANGE => return Err(error),
+            Some(_) => {}
+        }
+    }
+    Err(Error::system("getsockopt(SO_PEERGROUPS)", rustix::io::Errno::RANGE))
 }
 
 /// Returns the pidfd of the [`owner`]; `None` if it cannot be watched (another PID namespace).

@@ -11,14 +11,14 @@ use std::path::{Display, Path, PathBuf};
 
 use rustix::fs::{Access, Mode, OFlags};
 
-use super::NAME_ROOM;
+use super::NAME_SPACE;
 use crate::error::{Error, Result};
 
 /// Bytes of `/proc/self/fd/2147483647/` and of the zero at the end of the name.
-const FOLDER_ROOM: usize = 26;
+const FOLDER_SPACE: usize = 26;
 
 /// Maximum number of bytes in the last component of a path of more than 107 bytes.
-const MAX_NAME: usize = NAME_ROOM - FOLDER_ROOM;
+const MAX_NAME: usize = NAME_SPACE - FOLDER_SPACE;
 
 /// A path that fits into a socket's address and leads to the same file as the caller's path.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl SocketPath {
 }
 
 fn fits(path: &Path) -> bool {
-    path.as_os_str().len() < NAME_ROOM
+    path.as_os_str().len() < NAME_SPACE
 }
 
 /// Returns the reason why no socket can have this path, or `None` if a socket can have it.

@@ -113,7 +113,7 @@ pub(super) enum Take {
 #[repr(C)]
 union ControlBuffer {
     header: libc::cmsghdr,
-    room: [u8; CONTROL_BYTES],
+    space: [u8; CONTROL_BYTES],
 }
 
 /// Bytes for credentials, which come first and are the only control data that the process itself
@@ -142,7 +142,7 @@ pub(super) fn message(
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
-    let room = match take {
+    let space = match take {
         Take::LookWhole => CONTROL_BYTES,
         Take::Look => CREDENTIALS_BYTES,
         Take::Away => 0,
@@ -152,9 +152,9 @@ pub(super) fn message(
         flags |= libc::MSG_PEEK;
     }
     for _ in 0..INTERRUPTIONS {
-        if room > 0 {
+        if space > 0 {
             header.msg_control = control.as_mut_ptr().cast();
-            header.msg_controllen = room as _;
+            header.msg_controllen = space as _;
         }
         // SAFETY: the header describes `into` and `control`, both writable for this call.
         let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) };
@@ -173,7 +173,7 @@ pub(super) fn message(
             truncated: header.msg_flags & libc::MSG_CTRUNC != 0,
             ..RecvmsgResult::default()
         };
-        if room > 0 {
+        if space > 0 {
             // SAFETY: the kernel has filled in the header and its control data.
             unsafe { read_control(&header, &mut seen) };
             // This is not an empty message, which would carry its sender's credentials.
@@ -231,4 +231,4 @@ unsafe fn read_control(header: &libc::msghdr, seen: &mut RecvmsgResult) {
     }
 }
 
-const _: () = assert!(offset_of!(ControlBuffer, room) == 0);
+const _: () = assert!(offset_of!(ControlBuffer, space) == 0);

@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::receive::MAX_PASSED;
 use super::*;
 use crate::life::PathLock;
-use crate::sys::child::in_child;
+use crate::sys::child::{in_child, no_children};
 use crate::sys::region::OwnRegion;
 use crate::sys::{doorbell, pidfd};
 
@@ -102,6 +102,7 @@ fn unexpected_descriptors_stay_queued_outside_table() {
 
 #[test]
 fn messages_are_received_before_hang_up() {
+    let _alone = no_children();
     let (ours, theirs) = pair().expect("pair");
     pass_credentials(&theirs).expect("pass credentials");
     // An unread message in the other direction makes the kernel return ECONNRESET first.
@@ -185,6 +186,7 @@ fn full_descriptor_table_keeps_message_queued() {
 /// the queue of a socket of this process, which is its last holder.
 #[test]
 fn queued_lingering_socket_does_not_delay_close() {
+    let _alone = no_children();
     let listener = TcpListener::bind("127.0.0.1:0").expect("listener");
     let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
     let _silent = listener.accept().expect("accept");
@@ -257,6 +259,7 @@ fn abstract_name_binds_exclusively_and_connects() {
 
 #[test]
 fn path_within_length_limits_binds_and_connects() {
+    let _alone = no_children();
     let path = std::env::temp_dir().join(format!("tontine-socket-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = seqpacket().expect("socket");
@@ -318,6 +321,7 @@ fn sockets_are_close_on_exec() {
 
 #[test]
 fn queued_file_is_closed_after_socket_drop() {
+    let _alone = no_children();
     let path = std::env::temp_dir().join(format!("tontine-closed-{}", std::process::id()));
     let locked = std::fs::File::create(&path).expect("file");
     let probe = std::fs::File::open(&path).expect("file");

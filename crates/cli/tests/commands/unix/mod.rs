@@ -1,7 +1,0 @@
-//! Tests of `tontine unix`.
-
-mod check;
-mod explore;
-mod run;
-mod scenarios;
-mod shell;
