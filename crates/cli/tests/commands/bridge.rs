@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,7 +13,7 @@ use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, geteuid};
 use tempfile::TempDir;
 
-use crate::common::{TIMEOUT, signal, text, tontine, until};
+use crate::common::{TIMEOUT, signal, text, tontine, until, write_program};
 
 /// A folder with a configuration.
 struct ConfigFile {
@@ -201,8 +200,7 @@ fn missing_zenoh_program_says_how_to_build_it() {
 fn zenoh_program_gets_the_arguments() {
     let file = ConfigFile::alone();
     let program = file.folder.path().join("tontine-bridge-zenoh");
-    fs::write(&program, "#!/bin/sh\necho \"$@\"\n").expect("written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    write_program(&program, "#!/bin/sh\necho \"$@\"\n");
     for more in [&["--plaintext", "--log", "debug"][..], &["--check"]] {
         let mut command = file.bridge(&[&["--carrier", "zenoh"], more].concat());
         let output = command.env("PATH", file.folder.path()).output().expect("tontine runs");

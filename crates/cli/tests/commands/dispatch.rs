@@ -1,13 +1,12 @@
 //! Tests of `tontine NAME`, which runs the program `tontine-NAME`.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common::text;
+use crate::common::{copy_command, text, write_program};
 
 /// A copy of the command, alone in a folder, and a folder on its PATH.
 struct Installation {
@@ -19,7 +18,7 @@ impl Installation {
     fn new() -> Self {
         let folder = || tempfile::tempdir().expect("a folder");
         let installation = Self { own: folder(), path: folder() };
-        fs::copy(crate::PROGRAM, installation.command()).expect("a copy");
+        copy_command(&installation.command());
         installation
     }
 
@@ -35,14 +34,8 @@ impl Installation {
 
 /// Writes a program that prints its name, a mark and its arguments, and exits with status 7.
 fn install(folder: &Path, name: &str, mark: &str) {
-    let path = folder.join(name);
-    // The test writes no file that another thread could hold open at a fork: `cp` writes it.
     let script = format!("#!/bin/sh\necho {name} {mark} \"$@\"\nexit 7\n");
-    let draft = folder.join("draft");
-    fs::write(&draft, script).expect("written");
-    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).expect("chmod");
-    let copied = Command::new("cp").arg("--preserve=mode").args([&draft, &path]).status();
-    assert!(copied.expect("cp runs").success());
+    write_program(&folder.join(name), &script);
 }
 
 #[test]

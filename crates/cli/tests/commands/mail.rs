@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{TIMEOUT, signal, state, text, tontine, until};
+use crate::common::{TIMEOUT, copy_command, signal, state, text, tontine, until};
 
 /// A running `tontine`, which is killed when the value is dropped.
 pub(crate) struct Run(Option<Child>);
@@ -449,11 +449,7 @@ fn forbidden_directory_is_named_in_error() {
 fn program(folder: &tempfile::TempDir) -> PathBuf {
     let copy = folder.path().join("tontine");
     if !copy.exists() {
-        // Another process makes the copy. If this process forked at the same time, the child would
-        // keep the file open for writing.
-        let done = Command::new("cp").arg(crate::PROGRAM).arg(&copy).status();
-        assert!(done.expect("cp runs").success());
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("executable");
+        copy_command(&copy);
     }
     copy
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each command's tests use a part")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
@@ -24,6 +25,25 @@ pub(crate) fn tontine() -> Command {
 /// Converts output into text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Writes a program that every user may run. A shell writes it: if this process did, a child that
+/// another test forks at that time would keep it open for writing, and Linux would not run it.
+pub(crate) fn write_program(path: &Path, script: &str) {
+    let written = Command::new("sh")
+        .args(["-c", "printf %s \"$2\" > \"$1\"", "sh"])
+        .args([path.as_os_str(), script.as_ref()])
+        .status();
+    assert!(written.expect("sh runs").success());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+/// Copies the command under test, so that every user may run it. As with [`write_program`], this
+/// process does not write the copy.
+pub(crate) fn copy_command(path: &Path) {
+    let copied = Command::new("cp").args([Path::new(crate::PROGRAM), path]).status();
+    assert!(copied.expect("cp runs").success());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
 }
 
 /// Waits until `done` returns `true`.

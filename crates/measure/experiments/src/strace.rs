@@ -17,7 +17,7 @@ use crate::prelude::*;
 /// Maximum time for which the traced function may run.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The call before and after the traced function.
-const MARK: &str = "getsid(0)";
+const MARK: &str = "getegid()";
 const CREATIONS: [&str; 4] = ["clone", "clone3", "fork", "vfork"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(crate) fn trace(of: impl FnOnce()) -> Result<Vec<TraceLine>> {
         // Without Yama the call fails, and every process of this user may attach.
         let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
         let mark = || {
-            let _ = std::hint::black_box(rustix::process::getsid(None));
+            let _ = std::hint::black_box(rustix::process::getegid());
         };
         if !matches!(rustix::io::read(&attached, &mut [0; 1]), Ok(1)) {
             return 1;
@@ -198,7 +198,7 @@ mod tests {
     fn interrupted_lines_join_between_the_marks() {
         let output = "\
 7 read(0, \"!\", 1) = 1
-7 getsid(0) = 3
+7 getegid() = 3
 7 clone3({flags=CLONE_VM|CLONE_THREAD, exit_signal=0, stack_size=0x7f} <unfinished ...>
 8 rseq(0x1, 0x20, 0, 0x53053053)    = 0
 7 <... clone3 resumed> => {parent_tid=[8]}, 88) = 8
@@ -206,7 +206,7 @@ mod tests {
 7 clone(child_stack=NULL, flags=CLONE_CHILD_SETTID|SIGCHLD, child_tidptr=0x7f) = 9
 9 +++ exited with 0 +++
 7 --- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED, si_pid=9, si_status=0, si_utime=0} ---
-7 getsid(0)                         = 3
+7 getegid()                         = 3
 8 +++ exited with 0 +++
 7 +++ exited with 0 +++
 ";

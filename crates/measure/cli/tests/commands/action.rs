@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::text;
-use crate::{compare, measure};
+use crate::common::{text, write_program};
+use crate::measure;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
@@ -37,7 +37,7 @@ fn action_script_reports_verdict_and_resolution() {
         crate::PROGRAM,
         results.display()
     );
-    compare::program(&this, &script);
+    write_program(&this, &script);
     let this = this.to_str().expect("a path");
     let names = ["liveness-check/load", "liveness-check/kill-0"];
     let output = compare_action(&[&[this, this, report], &names[..]].concat());

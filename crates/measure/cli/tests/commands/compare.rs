@@ -2,8 +2,7 @@
 //! output and exit status.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::LazyLock;
 
@@ -11,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{signal, text, tontine, until_invocation, until_none_is_left};
+use crate::common::{signal, text, tontine, until_invocation, until_none_is_left, write_program};
 use crate::measure;
 
 /// The cells of three variants (times, answers, shares) of a real run, from which the modified runs
@@ -33,17 +32,6 @@ static RUN: LazyLock<Value> = LazyLock::new(|| {
     }
     run
 });
-
-/// Writes a program that anyone may execute. A shell writes it: if this process did, a child that
-/// is forked meanwhile would keep it open for writing, and it could not be started.
-pub(crate) fn program(path: &Path, script: &str) {
-    let written = std::process::Command::new("sh")
-        .args(["-c", "printf %s \"$2\" > \"$1\"", "sh"])
-        .args([path.as_os_str(), script.as_ref()])
-        .status();
-    assert!(written.expect("sh runs").success());
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
-}
 
 /// A program whose invocations reply at once: a check takes 100 ns, and up to 0.6 ns more.
 const STEADY: &str = r#"#!/bin/sh
@@ -93,7 +81,7 @@ impl Pair {
     /// Returns the path of a program that runs [`STEADY`].
     fn steady_program(&self) -> String {
         let path = self.path("steady");
-        program(&path, STEADY);
+        write_program(&path, STEADY);
         path.display().to_string()
     }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::getuid;
 use serde_json::Value;
 
-use crate::common::{devices, kill_at_process, text, tontine, until_none_is_left};
+use crate::common::{copy_command, devices, kill_at_process, text, tontine, until_none_is_left};
 
 /// A uid without privileges.
 const UNPRIVILEGED: u32 = 65_534;
@@ -19,8 +19,7 @@ const UNPRIVILEGED: u32 = 65_534;
 pub(crate) fn unprivileged(folder: &Path) -> Command {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).expect("chmod");
     let program = folder.join("tontine");
-    fs::copy(crate::PROGRAM, &program).expect("a copy");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("chmod");
+    copy_command(&program);
     let mut command = Command::new(program);
     command.env("TMPDIR", folder).env("HOME", folder);
     if getuid().is_root() {
