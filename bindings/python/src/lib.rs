@@ -5,11 +5,12 @@
 //! - [`wait`]: sleeps without the interpreter's lock, which signal handlers end (PEP 475).
 //! - [`shared`]: one end of a lane, used by the threads of one process.
 //! - [`mailbox`], [`sender`]: the two ends, and [`view`], a message without a copy.
+//! - [`work`]: the inner loops of executors and their workers.
 //!
 //! The crate `tontine` does the work. No Python code runs while an end is locked: it could use the
 //! same end.
 //!
-//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`, `view`; `mailbox`, `sender`.
+//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`, `view`; `mailbox`, `sender`; `work`.
 
 mod bytes;
 mod failure;
@@ -18,6 +19,7 @@ mod sender;
 mod shared;
 mod view;
 mod wait;
+mod work;
 
 /// The compiled part of the package `tontine`.
 #[pyo3::pymodule(gil_used = false)]
@@ -29,6 +31,10 @@ mod module {
     use super::sender::PySender;
     #[pymodule_export]
     use super::view::MessageView;
+    #[pymodule_export]
+    use super::work::{
+        Board, die_with, run_tasks, send_raised, send_ready, send_split, take_results,
+    };
 
     use pyo3::prelude::*;
 

@@ -139,6 +139,31 @@ impl PyMailbox {
     }
 }
 
+impl PyMailbox {
+    /// Calls `take` with each message that is there, at most `max`, while the mailbox is locked;
+    /// deaths are not reported. A message that `take` refuses with `None` is dropped.
+    pub(crate) fn take_each(
+        &self,
+        py: Python<'_>,
+        max: usize,
+        mut take: impl FnMut(&[u8]) -> Option<()>,
+    ) -> PyResult<()> {
+        self.receive(py, |state| {
+            for _ in 0..max {
+                // SAFETY: the senders are processes of the same program, and the slice ends before
+                // the next receiving call.
+                match unsafe { state.mailbox.try_recv_in_place() } {
+                    Ok(message) => take(&message),
+                    Err(Error::WouldBlock) => break,
+                    Err(error) => return Err(error.into()),
+                };
+            }
+            state.mailbox.ack();
+            Ok(())
+        })
+    }
+}
+
 impl State {
     /// Returns the next message, or `None` if there is none now.
     fn look(&mut self) -> Result<Option<MessagePointer>, Failure> {

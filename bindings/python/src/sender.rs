@@ -76,6 +76,15 @@ impl PySender {
         })
     }
 
+    /// Sends bytes, and waits while there is no free space.
+    pub(crate) fn send_bytes(&self, py: Python<'_>, bytes: &MessageBytes<'_>) -> PyResult<()> {
+        if self.send_now(py, bytes)? {
+            Ok(())
+        } else {
+            self.send_later(py, bytes, Timeout::of(None)?)
+        }
+    }
+
     /// Waits for free space, and sends a message.
     fn send_later(&self, py: Python<'_>, bytes: &MessageBytes<'_>, limit: Timeout) -> PyResult<()> {
         loop {

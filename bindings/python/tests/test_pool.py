@@ -38,7 +38,9 @@ def misbehave(what: str) -> str:
     if what == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "exit":
-        sys.exit(3)
+        os._exit(3)
+    if what == "sys.exit":
+        sys.exit("as requested")
     if what == "unpicklable":
         return lambda: None  # type: ignore[return-value]
     if what == "loads badly":

@@ -24,14 +24,18 @@ from ._queue import Empty, Full, Queue
 from ._tontine import Mailbox, MessageView, Sender, __version__
 
 if TYPE_CHECKING:
-    from ._pool import Pool, WorkerDied
+    from ._crew import WorkerDied
+    from ._executor import Executor
+    from ._pool import AsyncResult, Pool, ResultIterator
 
 __all__ = [
     "AddressInUse",
+    "AsyncResult",
     "Closed",
     "Denied",
     "Empty",
     "Error",
+    "Executor",
     "Forked",
     "Full",
     "Mailbox",
@@ -40,6 +44,7 @@ __all__ = [
     "OwnerDied",
     "Pool",
     "Queue",
+    "ResultIterator",
     "Sender",
     "SenderDied",
     "TimedOut",
@@ -50,12 +55,22 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Imports the pool at its first use: ``multiprocessing`` takes longer than all the rest."""
-    if name in ("Pool", "WorkerDied"):
-        from . import _pool
+_MODULES = {
+    "AsyncResult": "._pool",
+    "Executor": "._executor",
+    "Pool": "._pool",
+    "ResultIterator": "._pool",
+    "WorkerDied": "._crew",
+}
 
-        return getattr(_pool, name)
+
+def __getattr__(name: str) -> Any:
+    """Imports what uses ``multiprocessing`` at its first use: that takes longer than the rest."""
+    module = _MODULES.get(name)
+    if module is not None:
+        from importlib import import_module
+
+        return getattr(import_module(module, __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

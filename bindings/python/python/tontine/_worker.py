@@ -1,0 +1,183 @@
+"""The process of a worker: it runs the tasks that its executor sends."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing import reduction
+from typing import Any, NamedTuple
+
+from ._errors import Closed, NoMailbox, OwnerDied
+from ._tontine import (
+    Board,
+    Mailbox,
+    Sender,
+    die_with,
+    run_tasks,
+    send_raised,
+    send_ready,
+    send_split,
+)
+
+#: Maximum number of bytes of the packets that wait for one worker, and of the results that wait
+#: for the executor. A single argument or result may have a quarter of it. Memory is used only as
+#: far as it is needed.
+MAX_BYTES = 1 << 30
+
+#: Number of bytes that a process can send before the other end has accepted it.
+FIRST_CHUNK = 1 << 20
+
+
+class Packet(NamedTuple):
+    """Tasks on their way to a worker."""
+
+    #: Number of the first task at this worker.
+    first: int
+    count: int
+    #: The function, pickled.
+    function: bytes
+    #: How a task's arguments are passed: see ``run_tasks``.
+    form: str
+    #: The list of the tasks' arguments, pickled.
+    arguments: bytes
+
+
+class SharedBoard:
+    """A board that is passed to a child process, with each start method."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open_board, (reduction.DupFd(self.board.fileno()),)
+
+
+def _open_board(descriptor: Any) -> SharedBoard:
+    return SharedBoard(Board.from_fd(descriptor.detach()))
+
+
+class Assignment(NamedTuple):
+    """What a worker needs to know of its executor."""
+
+    #: The executor's process.
+    owner: int
+    #: Number of this worker, which no other worker of the executor has had.
+    worker: int
+    board: SharedBoard
+    slot: int
+    #: Addresses of the mailboxes.
+    tasks: str
+    results: str
+    initializer: Callable[..., object] | None
+    initargs: tuple[Any, ...]
+    #: Pickle what only cloudpickle can.
+    cloudpickle: bool
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an exception in a worker, which the exception has as its cause."""
+
+    __module__ = "tontine"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+def pickler(cloudpickle: bool) -> Callable[[Any], bytes]:
+    """Returns the function that pickles."""
+    if cloudpickle:
+        import cloudpickle as module
+
+        def with_module(value: Any) -> bytes:
+            pickled: bytes = module.dumps(value, pickle.HIGHEST_PROTOCOL)
+            return pickled
+
+        return with_module
+    return _dumps
+
+
+def _dumps(value: Any) -> bytes:
+    return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+
+
+def work(assignment: Assignment) -> None:
+    """Runs tasks until the executor has no more, or its process ends."""
+    # At a terminal, Ctrl-C reaches all processes, and the executor's process ends its workers. A
+    # handler is not inherited through exec: programs that a task starts end by Ctrl-C.
+    signal.signal(signal.SIGINT, _ignore)
+    # A handler of the parent is the parent's.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with(assignment.owner)
+    try:
+        with (
+            Mailbox(assignment.tasks, cap=MAX_BYTES) as tasks,
+            Sender(assignment.results, cap=MAX_BYTES, first_chunk=FIRST_CHUNK) as results,
+        ):
+            if assignment.initializer is not None:
+                assignment.initializer(*assignment.initargs)
+            send_ready(results, assignment.worker)
+            _run_packets(assignment, tasks, results)
+    except (NoMailbox, OwnerDied, Closed):
+        # The executor has ended.
+        pass
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    pass
+
+
+def _run_packets(assignment: Assignment, tasks: Mailbox, results: Sender) -> None:
+    board, slot, worker = assignment.board.board, assignment.slot, assignment.worker
+    dumps = pickler(assignment.cloudpickle)
+    pickled: bytes | None = None
+    function: Any = None
+    while message := tasks.recv():
+        # The executor repeats what this process has not run, if it dies.
+        tasks.ack()
+        packet = Packet(*pickle.loads(message))
+        del message
+        try:
+            if packet.function != pickled:
+                pickled, function = None, pickle.loads(packet.function)
+                pickled = packet.function
+            arguments = pickle.loads(packet.arguments)
+        except BaseException as error:
+            if packet.count > 1:
+                send_split(results, worker, packet.first, packet.count)
+            else:
+                send_raised(results, worker, packet.first, pickle_error(error))
+            continue
+        first, form = packet.first, packet.form
+        run_tasks(
+            board, slot, results, worker, first, function, form, arguments, dumps, pickle_error
+        )
+
+
+def pickle_error(error: BaseException) -> bytes:
+    """Pickles an exception with its traceback; its text if the exception cannot be pickled."""
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    try:
+        pickled = pickle.dumps((error, trace))
+        pickle.loads(pickled)
+        return pickled
+    except Exception:
+        return pickle.dumps((RuntimeError(repr(error)), trace))
+
+
+def unpickle_error(pickled: bytes) -> BaseException:
+    """Returns the exception that a worker pickled."""
+    error: BaseException
+    error, trace = pickle.loads(pickled)
+    error.__cause__ = RemoteTraceback(trace)
+    return error
+
+
+def new_address() -> str:
+    """Returns an address that no process has used."""
+    return f"@tontine-{os.urandom(8).hex()}"
