@@ -320,27 +320,31 @@ struct Records {
     first: u64,
     values: Vec<Py<PyAny>>,
     /// Positions among `values` that Python completes, with the kind and the payload.
-    others: Vec<(usize, u8, Py<PyBytes>)>,
+    others: Vec<Other>,
 }
 
-/// Returns the records that have arrived: for each worker its number, the number of its first task,
-/// the list of values, and what is not a plain value, as positions, kinds and payloads.
+/// A record that is not a plain value: its position, kind and payload.
+type Other = (usize, u8, Py<PyBytes>);
+
+/// Records for Python: the worker, the first number, the values, and what completes them.
+type Group<'py> = (u32, u64, Bound<'py, PyList>, Vec<Other>);
+
+/// Returns the records that have arrived.
 #[pyfunction]
 pub(crate) fn take_results<'py>(
     py: Python<'py>,
     mailbox: &PyMailbox,
     max: usize,
-) -> PyResult<Vec<(u32, u64, Bound<'py, PyList>, Vec<(usize, u8, Py<PyBytes>)>)>> {
+) -> PyResult<Vec<Group<'py>>> {
     let mut all: Vec<Records> = Vec::new();
     // No Python code runs in here: only objects without references to others are made.
     mailbox.take_each(py, max, |record| {
         let (header, payload) = record.split_at_checked(HEADER)?;
         let worker = u32::from_le_bytes(header[..4].try_into().ok()?);
         let number = u64::from_le_bytes(header[8..].try_into().ok()?);
-        let of_worker = |one: &&mut Records| {
-            one.worker == worker && one.first + one.values.len() as u64 == number
-        };
-        let at = all.iter_mut().position(|mut one| of_worker(&&mut one)).unwrap_or_else(|| {
+        let follows =
+            |one: &Records| one.worker == worker && one.first + one.values.len() as u64 == number;
+        let at = all.iter().position(follows).unwrap_or_else(|| {
             all.push(Records { worker, first: number, values: Vec::new(), others: Vec::new() });
             all.len() - 1
         });

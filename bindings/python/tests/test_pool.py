@@ -230,7 +230,7 @@ def test_abandoned_results_do_not_mix_with_later_ones() -> None:
         next(first)
         second = pool.imap_unordered(square, range(100, 110))
         assert sorted(second) == [number**2 for number in range(100, 110)]
-        first.close()  # type: ignore[attr-defined]
+        first.close()
         assert pool.map(square, [5]) == [25]
 
 

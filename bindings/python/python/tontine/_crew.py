@@ -567,12 +567,10 @@ class Crew:
         worker.batches = kept
 
     def _cancel_pending(self) -> None:
-        from ._runs import Call
-
+        """Cancels the tasks that have not been taken."""
         for run in self._runs:
-            if isinstance(run, Call):
+            if len(run):
                 run.cancel_pending()
-            run.abandoned = True
 
     # Workers.
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from typing import Any
 
 #: Mark of a result that has not arrived.
@@ -74,8 +74,12 @@ class Run:
         raise NotImplementedError
 
     def cancel(self, error: BaseException) -> None:
-        """Ends the run with an exception. Its tasks were not taken, or deliver nothing."""
+        """Ends the run with an exception, unless it has ended."""
         raise NotImplementedError
+
+    def cancel_pending(self) -> None:
+        """Cancels the tasks that have not been taken."""
+        self.cancel(CancelledError())
 
 
 class Call(Run):
@@ -98,12 +102,14 @@ class Call(Run):
         self.future.set_exception(error)
 
     def cancel(self, error: BaseException) -> None:
-        if self._next or self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
         self.drop()
+        if self.future.done():
+            return
+        if self.future.running() or self.future.set_running_or_notify_cancel():
+            self.future.set_exception(error)
 
     def cancel_pending(self) -> None:
-        """Cancels the future if the task has not begun."""
+        self.drop()
         if self.future.cancel():
             self.future.set_running_or_notify_cancel()
 

@@ -7,6 +7,7 @@ import pickle
 import signal
 import traceback
 from collections.abc import Callable
+from importlib import import_module
 from multiprocessing import reduction
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ class Packet(NamedTuple):
 
     #: Number of the first task at this worker.
     first: int
-    count: int
+    size: int
     #: The function, pickled.
     function: bytes
     #: How a task's arguments are passed: see ``run_tasks``.
@@ -92,13 +93,8 @@ class RemoteTraceback(Exception):
 def pickler(cloudpickle: bool) -> Callable[[Any], bytes]:
     """Returns the function that pickles."""
     if cloudpickle:
-        import cloudpickle as module
-
-        def with_module(value: Any) -> bytes:
-            pickled: bytes = module.dumps(value, pickle.HIGHEST_PROTOCOL)
-            return pickled
-
-        return with_module
+        dumps: Callable[[Any], bytes] = import_module("cloudpickle").dumps
+        return dumps
     return _dumps
 
 
@@ -148,8 +144,8 @@ def _run_packets(assignment: Assignment, tasks: Mailbox, results: Sender) -> Non
                 pickled = packet.function
             arguments = pickle.loads(packet.arguments)
         except BaseException as error:
-            if packet.count > 1:
-                send_split(results, worker, packet.first, packet.count)
+            if packet.size > 1:
+                send_split(results, worker, packet.first, packet.size)
             else:
                 send_raised(results, worker, packet.first, pickle_error(error))
             continue
