@@ -18,13 +18,13 @@ from ._errors import (
     SenderDied,
     TimedOut,
     TooLarge,
+    WorkerDied,
     WouldBlock,
 )
 from ._queue import Empty, Full, Queue
 from ._tontine import Mailbox, MessageView, Sender, __version__
 
 if TYPE_CHECKING:
-    from ._crew import WorkerDied
     from ._executor import Executor
     from ._pool import AsyncResult, Pool, ResultIterator
 
@@ -60,7 +60,6 @@ _MODULES = {
     "Executor": "._executor",
     "Pool": "._pool",
     "ResultIterator": "._pool",
-    "WorkerDied": "._crew",
 }
 
 

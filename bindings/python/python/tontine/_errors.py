@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from typing import Any
+
 
 class Error(OSError):
     """Base class of the package's exceptions."""
@@ -70,3 +73,36 @@ class Denied(Error, PermissionError):
     """The other end's user is not allowed here, or this user is not allowed there."""
 
     __module__ = "tontine"
+
+
+class WorkerDied(RuntimeError):
+    """The worker of a task died, as did the workers of its repetitions.
+
+    Attributes:
+        function: The function that the task called.
+        argument: Its argument; a tuple of all arguments if there are several.
+        exitcode: The exit code of the last worker, or minus the number of the signal that ended it;
+            ``None`` if another part of the program has waited for that process.
+        signal: The signal that ended the last worker, or ``None``.
+        oom: ``True`` if the kernel killed the last worker because its memory cgroup was full;
+            ``None`` if that is not known.
+    """
+
+    __module__ = "tontine"
+
+    def __init__(
+        self,
+        text: str,
+        function: Any = None,
+        argument: Any = None,
+        exitcode: int | None = None,
+        oom: bool | None = None,
+    ) -> None:
+        super().__init__(text, function, argument, exitcode, oom)
+        self.function, self.argument = function, argument
+        self.exitcode, self.oom = exitcode, oom
+        is_signal = exitcode is not None and exitcode < 0
+        self.signal = signal.Signals(-exitcode) if is_signal and exitcode is not None else None
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -13,6 +13,20 @@ from typing import Any
 _MISSING: Any = object()
 
 
+class Pace:
+    """How long the tasks of a function take."""
+
+    def __init__(self) -> None:
+        #: Seconds that a task takes, or ``None`` before the first result.
+        self.cost: float | None = None
+        #: Number of tasks that travelled together most recently.
+        self.batch_size = 0
+
+    def count(self, seconds: float) -> None:
+        """Takes the seconds that a task took."""
+        self.cost = seconds if self.cost is None else (self.cost + seconds) / 2
+
+
 class Run:
     """Tasks that call one function, each with arguments of its own.
 
@@ -34,10 +48,8 @@ class Run:
         self.chunksize = chunksize
         #: The function, once it is pickled.
         self.pickled: bytes | None = None
-        #: Seconds that a task takes, or ``None`` before the first result.
-        self.cost: float | None = None
-        #: Number of tasks that travelled together most recently.
-        self.batch_size = 0
+        #: How long the tasks take. Runs of the same function share it.
+        self.pace = Pace()
         #: True once nobody wants the results: tasks that have not begun do not run.
         self.abandoned = False
         #: Number of workers that died of a task, by the index of the task.
@@ -82,36 +94,69 @@ class Run:
         self.cancel(CancelledError())
 
 
-class Call(Run):
+class Call:
     """One call, whose result goes to a future."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
-        super().__init__(function, "call", [(args, kwargs)])
+        self.function = function
+        self.arguments = (args, kwargs)
         self.future: Future[Any] = Future()
 
+
+class Calls(Run):
+    """Successive calls of one function, each with a future."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, "call")
+        self._futures: dict[int, Future[Any]] = {}
+        self._added = 0
+
+    def add(self, call: Call) -> None:
+        """Adds a call."""
+        self._futures[self._added] = call.future
+        self._arguments.append(call.arguments)
+        self._added += 1
+
     def take(self, count: int) -> tuple[int, list[Any]]:
-        first, taken = super().take(count)
-        if taken and not self.future.set_running_or_notify_cancel():
-            return first, []
+        # The tasks that travel together have successive indices: a cancelled one ends them.
+        taken: list[Any] = []
+        first = self._next
+        while self._arguments and len(taken) < count:
+            future = self._futures[self._next]
+            if future.cancelled() and taken:
+                break
+            arguments = self._arguments.popleft()
+            self._next += 1
+            if future.set_running_or_notify_cancel():
+                taken.append(arguments)
+                continue
+            del self._futures[self._next - 1]
+            if taken:
+                # It was cancelled a moment ago.
+                break
+            first = self._next
         return first, taken
 
     def deliver(self, index: int, values: list[Any]) -> None:
-        self.future.set_result(values[0])
+        for position, value in enumerate(values, index):
+            self._futures.pop(position).set_result(value)
 
     def fail(self, index: int, error: BaseException) -> None:
-        self.future.set_exception(error)
+        self._futures.pop(index).set_exception(error)
 
     def cancel(self, error: BaseException) -> None:
         self.drop()
-        if self.future.done():
-            return
-        if self.future.running() or self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        while self._futures:
+            _, future = self._futures.popitem()
+            if future.running() or future.set_running_or_notify_cancel():
+                future.set_exception(error)
 
     def cancel_pending(self) -> None:
         self.drop()
-        if self.future.cancel():
-            self.future.set_running_or_notify_cancel()
+        for index in range(self._next, self._added):
+            future = self._futures.pop(index)
+            future.cancel()
+            future.set_running_or_notify_cancel()
 
 
 class All(Run):
@@ -226,8 +271,9 @@ class Stream(Run):
 
     def add(self, argument: Any) -> None:
         """Adds a task."""
-        self._arguments.append(argument)
-        self._added += 1
+        with self._changed:
+            self._arguments.append(argument)
+            self._added += 1
 
     def end(self, error: BaseException | None = None) -> None:
         """Ends the source, by an exception that it raised or as usual."""
