@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from itertools import count
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
-from tontine import Pool, WorkerDied
+from tontine import AsyncResult, Pool, WorkerDied
 from waiting import until
 
 
@@ -290,3 +296,181 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def raise_at_five(number: int) -> int:
+    if number == 5:
+        raise ValueError(number)
+    return number
+
+
+def drained(results: Iterator[int]) -> list[object]:
+    """Returns the results of an iterator, with the exceptions among them."""
+    found: list[object] = []
+    while True:
+        try:
+            found.append(next(results))
+        except StopIteration:
+            return found
+        except ValueError as error:
+            found.append(str(error))
+
+
+def test_iteration_goes_on_after_exception() -> None:
+    expected = [0, 1, 2, 3, 4, "5", 6, 7, 8, 9]
+    with Pool(2) as pool:
+        assert drained(pool.imap(raise_at_five, range(10))) == expected
+        unordered = drained(pool.imap_unordered(raise_at_five, range(10), chunksize=3))
+        assert sorted(unordered, key=str) == sorted(expected, key=str)
+
+
+def test_calls_during_iteration_do_not_disturb_it() -> None:
+    with Pool(1) as pool:
+        squares = [pool.apply(square, (number,)) for number in pool.imap(square, range(20))]
+        assert squares == [number**4 for number in range(20)]
+        pairs = list(zip(pool.imap(square, range(9)), pool.imap(square, range(9))))
+        assert pairs == [(number**2, number**2) for number in range(9)]
+        half = pool.imap(square, range(10))
+        assert next(half) == 0
+        assert pool.map(square, range(3)) == [0, 1, 4]
+        assert list(half) == [number**2 for number in range(1, 10)]
+
+
+def test_results_arrive_while_source_waits() -> None:
+    goes_on = threading.Event()
+
+    def source() -> Iterator[int]:
+        yield 1
+        assert goes_on.wait(60)
+        yield 2
+
+    with Pool(2) as pool:
+        results = pool.imap_unordered(square, source())
+        assert next(results) == 1
+        goes_on.set()
+        assert list(results) == [4]
+
+
+def test_source_is_not_read_far_ahead() -> None:
+    drawn: list[int] = []
+
+    def source() -> Iterator[int]:
+        for number in count():
+            drawn.append(number)
+            yield number
+
+    with Pool(1) as pool:
+        results = pool.imap(square, source())
+        assert [next(results) for _ in range(5)] == [0, 1, 4, 9, 16]
+        results.close()
+        assert pool.map(square, range(3)) == [0, 1, 4]
+        assert len(drawn) < 200
+
+
+def test_exception_of_source_ends_iteration() -> None:
+    def source() -> Iterator[int]:
+        yield 3
+        raise KeyError("source")
+
+    with Pool(1) as pool:
+        results = pool.imap(square, source())
+        assert next(results) == 9
+        with pytest.raises(KeyError, match="source"):
+            next(results)
+        assert list(results) == []
+
+
+def test_asynchronous_calls_report_to_callbacks() -> None:
+    done: list[object] = []
+    with Pool(2) as pool:
+        calls: list[AsyncResult[Any]] = [
+            pool.apply_async(pow, (2,), {"exp": 3}, callback=done.append),
+            pool.map_async(square, [1, 2], callback=done.append),
+            pool.starmap_async(pow, [(2, 2)], callback=done.append),
+            pool.map_async(square, [], callback=done.append),
+        ]
+        assert [call.get(60) for call in calls] == [8, [1, 4], [4], []]
+        assert all(call.ready() and call.successful() for call in calls)
+        failed = pool.apply_async(divmod, (1, 0), error_callback=done.append)
+        failed.wait(60)
+        assert not failed.successful()
+        with pytest.raises(ZeroDivisionError):
+            failed.get()
+    assert sorted(str(one) for one in done[:4]) == ["8", "[1, 4]", "[4]", "[]"]
+    assert isinstance(done[4], ZeroDivisionError)
+
+
+def test_waits_for_results_time_out(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with Pool(1) as pool:
+        call = pool.apply_async(wait_for, (str(gate),))
+        with pytest.raises(multiprocessing.TimeoutError):
+            call.get(0.01)
+        with pytest.raises(ValueError, match="not ready"):
+            call.successful()
+        results = pool.imap(wait_for, [str(gate)])
+        with pytest.raises(multiprocessing.TimeoutError):
+            results.next(0.01)
+        gate.touch()
+        assert call.get() == results.next() == str(gate)
+
+
+def wait_for(path: str) -> str:
+    until(lambda: os.path.exists(path), "the test goes on", 60)
+    return path
+
+
+def test_callback_that_waits_for_its_pool_is_refused() -> None:
+    refused: list[str] = []
+    with Pool(1) as pool:
+
+        def wait_here(_: object) -> None:
+            try:
+                pool.map(square, [1])
+            except RuntimeError as error:
+                refused.append(str(error))
+
+        pool.apply_async(square, (2,), callback=wait_here).get()
+    assert "a callback cannot wait for its pool" in refused[0]
+
+
+def test_closed_pool_finishes_its_tasks() -> None:
+    pool = Pool(2)
+    call = pool.map_async(square, range(1000))
+    with pytest.raises(ValueError, match="still running"):
+        pool.join()
+    pids = pool.pids
+    pool.close()
+    pool.join()
+    assert call.get() == [number**2 for number in range(1000)]
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_abandoned_call_does_not_block_later_ones(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with Pool(2) as pool:
+        with pytest.raises(ValueError):
+            pool.map(fail_or_wait, ["fail", str(gate)])
+        assert pool.map(square, range(4)) == [0, 1, 4, 9]
+        gate.touch()
+
+
+def fail_or_wait(path: str) -> None:
+    if path == "fail":
+        raise ValueError("as requested")
+    wait_for(path)
+
+
+def test_unclosed_pool_warns() -> None:
+    pool = Pool(1)
+    pids = pool.pids
+    with pytest.warns(ResourceWarning, match="unclosed pool"):
+        del pool
+        gc.collect()
+    until(lambda: not any(is_alive(pid) for pid in pids), "the workers end")
+
+
+def test_worker_is_replaced_after_its_tasks() -> None:
+    with Pool(1, maxtasksperchild=2) as pool:
+        pids = pool.map(worker_pid, range(6))
+        assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
