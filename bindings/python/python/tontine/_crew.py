@@ -89,7 +89,10 @@ class Crew:
         self._workers = self._dealer.workers
         self._free_slots = list(range(processes))
         self._has_ended = False
-        self._failed_starts, self._start_at = 0, 0.0
+        #: How many workers in succession ended before they were ready.
+        self._failed_starts = 0.0
+        #: When the next attempt to start a worker is due.
+        self._start_at = 0.0
         self._oom = OomCounter()
         self._poll = select.poll()
         for descriptor in (self._wake_reader, self._results.fileno()):
@@ -324,11 +327,15 @@ class Crew:
         if worker.tasks is not None:
             worker.tasks.close()
         elif not worker.is_stopped:
-            self._count_failed_start(f"workers end before they are ready, with exit code {exitcode}")
+            text = f"workers end before they are ready, with exit code {exitcode}"
+            # A kill may come from outside, and then says little about the next worker.
+            self._count_failed_start(text, weight=0.05 if exitcode == -signal.SIGKILL else 1)
 
-    def _count_failed_start(self, text: str, cause: BaseException | None = None) -> None:
+    def _count_failed_start(
+        self, text: str, cause: BaseException | None = None, weight: float = 1
+    ) -> None:
         """Fails all runs if no worker becomes ready any more."""
-        self._failed_starts += 1
+        self._failed_starts += weight
         if self._failed_starts < max(3, 2 * self._processes):
             return
         self._failed_starts = 0
