@@ -343,6 +343,17 @@ impl<E: Sends> Options<E> {
         Options::of(self.settings)
     }
 
+    /// Sets the maximum number of bytes in the chunks of a lane in which messages of 64 KiB and more
+    /// wait (default: the lane cap).
+    ///
+    /// A sender that is faster than its receiver then waits for free space, which is in memory that
+    /// both ends have used before, rather than continue in a larger chunk. The lane grows further
+    /// for a message that does not fit into its chunk, and for shorter messages.
+    pub fn large_backlog(mut self, bytes: u64) -> SenderOptions {
+        self.settings.large_backlog = bytes;
+        Options::of(self.settings)
+    }
+
     /// Sets for how long `connect` waits while the address has no owner (default: it does not
     /// wait).
     ///

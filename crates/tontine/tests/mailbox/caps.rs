@@ -114,3 +114,31 @@ fn message_over_255_kib_waits_for_welcome_others_do_not() {
     sender.try_send(&large).expect("space before the lane is accepted");
     assert!(*mailbox.recv_timeout(AMPLE).expect("a message") == *large);
 }
+
+/// A sender of large messages waits for a slow receiver once its lane has the bound; a message that
+/// does not fit, and short ones, still make it grow.
+#[test]
+fn large_backlog_bounds_lane_of_large_messages_only() {
+    alone!();
+    let place = place();
+    let mut mailbox = Options::new().bind(&place.path).expect("binds");
+    let mut sender = Options::new().large_backlog(1 << 20).connect(&place.path).expect("connects");
+    accept(&mut mailbox);
+    let fill = |sender: &mut Sender, length| {
+        while sender.try_send(&vec![7; length]).is_ok() {}
+        sender.unread_bytes()
+    };
+    let bytes = fill(&mut sender, 64 << 10);
+    assert!((256 << 10..1 << 20).contains(&bytes), "{bytes} bytes of large messages");
+    // The message needs a chunk of 4 MiB.
+    until("the lane has grown", || {
+        let _ = mailbox.try_recv();
+        sender.try_send(&[7; 1 << 20]).is_ok()
+    });
+    let bytes = fill(&mut sender, 1 << 20);
+    assert!((3 << 20..5 << 20).contains(&bytes), "{bytes} bytes after a larger message");
+    until("the lane has grown to its cap", || {
+        let _ = mailbox.try_recv();
+        fill(&mut sender, 60 << 10) > 20 << 20
+    });
+}

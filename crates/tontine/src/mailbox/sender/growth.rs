@@ -25,6 +25,9 @@ const COMFORTABLE_LOG2: u32 = 16;
 /// Time without freed space after which an awake receiver is considered not to keep up.
 const KEEPING_UP: Duration = Duration::from_micros(100);
 
+/// Minimum length in bytes of a message for which the bound of large messages applies.
+const LARGE: usize = 64 << 10;
+
 /// Interval between requests for a larger grant.
 const BETWEEN_WANTS: Duration = Duration::from_millis(10);
 
@@ -34,6 +37,8 @@ pub(super) struct Growth {
     chunks: ChunkAccount,
     /// The sender's own cap: the total chunk size in bytes.
     own_cap: u64,
+    /// The total chunk size in bytes up to which the lane grows for large messages that fit.
+    large_backlog: u64,
     /// Base-2 logarithm of the first chunk's size.
     first_log2: u32,
     /// `true` if a successor may need the chunks' descriptors.
@@ -105,6 +110,7 @@ impl Growth {
         let growth = Self {
             chunks: ChunkAccount::new(first_log2, descriptor),
             own_cap: options.lane_cap,
+            large_backlog: options.large_backlog,
             first_log2,
             keeps_descriptors: has_address,
             identity,
@@ -223,6 +229,10 @@ impl Growth {
             return GrowthStep::Stay;
         }
         let log2 = (writer.log2() + 1).max(needed).max(least).min(MAX_LOG2);
+        let fits_here = needed <= writer.log2();
+        if length >= LARGE && fits_here && writer.bytes() + (1 << log2) > self.large_backlog {
+            return GrowthStep::Stay;
+        }
         self.chunks.update();
         let fits = |log2: u32, cap: u64| writer.bytes() + (1 << log2) <= cap;
         // The new chunk need not be twice as large: the rest of the cap may have space for a
@@ -234,7 +244,7 @@ impl Growth {
         }
         let largest = self.largest_log2(cap);
         if self.leaves_no_space_for_largest(log2, largest) {
-            if needed <= writer.log2() {
+            if fits_here {
                 return GrowthStep::Stay;
             }
             if (least..=left).contains(&largest)
