@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tontine import Executor, WorkerDied
+from tontine import Executor, Pool, WorkerDied
 from waiting import until
 
 
@@ -258,6 +258,15 @@ def test_failing_initializer_breaks_pending_tasks_only(tmp_path: Path) -> None:
         Executor(1, initializer=3)  # type: ignore[arg-type]
 
 
+def test_initializer_that_cannot_be_pickled_is_named(context: BaseContext) -> None:
+    if context.get_start_method() == "fork":
+        return
+    with Executor(1, context, lambda: None) as executor:
+        for _ in range(2):
+            with pytest.raises(BrokenExecutor, match="cannot be started.*lambda"):
+                executor.submit(square, 1).result()
+
+
 def exit_unless(marker: str) -> None:
     if not os.path.exists(marker):
         os._exit(4)
@@ -407,19 +416,17 @@ def test_interrupt_ends_programs_of_tasks(tmp_path: Path) -> None:
         "    child.wait()\n"
         "if __name__ == '__main__':\n"
         "    with tontine.Executor(2) as executor:\n"
-        "        try:\n"
-        "            list(executor.map(run, range(2)))\n"
-        "        except KeyboardInterrupt:\n"
-        "            executor.kill_workers()\n"
+        "        list(executor.map(run, range(2)))\n"
     )
     command = [sys.executable, str(program)]
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
         pids = [int(process.stdout.readline()) for _ in range(2)]
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
+        assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
     until(lambda: not any(is_alive(pid) for pid in pids), "the programs to end")
 
 
@@ -427,6 +434,13 @@ def test_cloudpickle_passes_functions_without_names() -> None:
     pytest.importorskip("cloudpickle")
     with Executor(1, cloudpickle=True) as executor:
         assert list(executor.map(lambda number: number + 1, [1, 2])) == [2, 3]
+
+
+def test_callback_that_raises_disturbs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with Pool(1) as pool:
+        assert pool.apply_async(square, (2,), callback=lambda _: 1 // 0).get() == 4
+        assert pool.apply(square, (3,)) == 9
+    assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 MEMORY = Path("/sys/fs/cgroup/memory")

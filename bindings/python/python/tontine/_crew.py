@@ -68,7 +68,8 @@ class Crew:
         self._timeout, self._cloudpickle = timeout, cloudpickle
         self.pid = os.getpid()
         # What users' threads and the crew's thread share, under the lock.
-        self._lock = threading.Lock()
+        # The collector may end an iteration, and so wake the thread, in any allocation: RLock.
+        self._lock = threading.RLock()
         self._added: list[Run | Call] = []
         self._sleeps = False
         self._closing = self._cancelling = False
@@ -91,6 +92,8 @@ class Crew:
         self._has_ended = False
         #: How many workers in succession ended before they were ready.
         self._failed_starts = 0.0
+        #: True from a failure of all starts until there is a task again.
+        self._is_paused = False
         #: When the next attempt to start a worker is due.
         self._start_at = 0.0
         self._oom = OomCounter()
@@ -257,9 +260,9 @@ class Crew:
 
     def _start_missing(self) -> None:
         """Starts a worker for each free slot."""
-        if self._start_at > time.monotonic():
+        if self._start_at > time.monotonic() or self._is_paused and not self._dealer.has_work():
             return
-        self._start_at = 0.0
+        self._start_at, self._is_paused = 0.0, False
         while self._free_slots:
             slot = self._free_slots[-1]
             number, address = next(self._numbers), new_address()
@@ -338,7 +341,7 @@ class Crew:
         self._failed_starts += weight
         if self._failed_starts < max(3, 2 * self._processes):
             return
-        self._failed_starts = 0
+        self._failed_starts, self._is_paused = 0, True
         if self._context.get_start_method() != "fork":
             text += (
                 "; with this start method each worker imports the main module, which must start "

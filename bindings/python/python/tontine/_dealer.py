@@ -64,7 +64,7 @@ class Worker:
         self.sent = self.received = 0
         #: When the first of the tasks could begin.
         self.since = 0.0
-        #: True after its lane was full, until its next record.
+        #: True after a packet found no space in its lane, until the next attempt or record.
         self.is_full = False
         #: True once its timeout has passed, and it was killed for that.
         self.is_late = False
@@ -245,8 +245,9 @@ class Dealer:
 
     def _send_next(self, worker: Worker, sharers: int) -> bool:
         """Sends the next tasks to a worker, and returns whether there were any."""
-        if worker.is_full or worker.has_withdrawn() or worker.is_stopped:
+        if worker.has_withdrawn() or worker.is_stopped:
             return False
+        worker.is_full = False
         limit = _MAX_BATCH
         if self._max_tasks is not None:
             limit = self._max_tasks - worker.sent

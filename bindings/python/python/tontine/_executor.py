@@ -26,6 +26,7 @@ class Executor(_Executor):
     its future raises ``WorkerDied``, which names the function and the argument. No other task is
     lost, and no other task runs twice.
 
+    A ``with`` statement waits for all tasks at its end; if Ctrl-C ends it, it kills the workers.
     Any thread may use it, and ``asyncio`` with ``loop.run_in_executor``. Functions, arguments and
     results are pickled. The workers end with the process that made the executor, also if it is
     killed, and may start processes of their own.
@@ -145,6 +146,13 @@ class Executor(_Executor):
         self._crew.kill(CancelledError("the workers were killed"))
         self._crew.thread.join()
         self._finalizer.cancel()
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        # Workers ignore Ctrl-C, and their tasks would go on.
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.kill_workers()
+        else:
+            self.shutdown()
 
     def _add(self, run: Any) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
@@ -203,6 +204,9 @@ class All(Run):
                 self._callback(self.result())
             elif self._error is not None and self._error_callback is not None:
                 self._error_callback(self._error)
+        except Exception:
+            # The crew's thread goes on.
+            traceback.print_exc()
         finally:
             self._done.set()
 

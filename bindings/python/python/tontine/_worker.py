@@ -109,7 +109,10 @@ def work(assignment: Assignment) -> None:
     signal.signal(signal.SIGINT, _ignore)
     # A handler of the parent is the parent's.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    die_with(assignment.owner)
+    try:
+        die_with(assignment.owner)
+    except OSError:
+        return
     try:
         with (
             Mailbox(assignment.tasks, cap=MAX_BYTES) as tasks,
