@@ -344,7 +344,8 @@ pub(crate) fn take_results<'py>(
         let number = u64::from_le_bytes(header[8..].try_into().ok()?);
         let follows =
             |one: &Records| one.worker == worker && one.first + one.values.len() as u64 == number;
-        let at = all.iter().position(follows).unwrap_or_else(|| {
+        // Most records follow the last one of their worker.
+        let at = all.iter().rposition(follows).unwrap_or_else(|| {
             all.push(Records { worker, first: number, values: Vec::new(), others: Vec::new() });
             all.len() - 1
         });

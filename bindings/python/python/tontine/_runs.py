@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+#: Number of tasks that were taken and are still in the list, at most.
+_MAX_PASSED = 10_000
+
 #: Mark of a result that has not arrived.
 _MISSING: Any = object()
 
@@ -55,28 +58,32 @@ class Run:
         self.abandoned = False
         #: Number of workers that died of a task, by the index of the task.
         self.deaths: dict[int, int] = {}
-        self._arguments = deque(arguments)
-        #: Index of the next task that is taken.
-        self._next = 0
+        self._arguments = list(arguments)
+        #: Number of tasks that were taken, and of those that are still in the list.
+        self._next = self._passed = 0
 
     def __len__(self) -> int:
         """Returns the number of tasks that can be taken now."""
-        return len(self._arguments)
+        return len(self._arguments) - self._passed
 
     def is_over(self) -> bool:
         """Returns whether no more task will come."""
-        return not self._arguments
+        return not len(self)
 
     def take(self, count: int) -> tuple[int, list[Any]]:
         """Takes tasks, and returns the index of the first and the arguments of all."""
-        first, arguments = self._next, self._arguments
-        taken = [arguments.popleft() for _ in range(min(count, len(arguments)))]
-        self._next = first + len(taken)
+        first, begin = self._next, self._passed
+        taken = self._arguments[begin : begin + count]
+        self._next += len(taken)
+        self._passed += len(taken)
+        if self._passed >= _MAX_PASSED or not len(self):
+            del self._arguments[: self._passed]
+            self._passed = 0
         return first, taken
 
     def drop(self) -> None:
         """Drops the tasks that have not been taken."""
-        self._arguments.clear()
+        self._arguments, self._passed = [], 0
 
     def deliver(self, index: int, values: list[Any]) -> None:
         """Takes the results of successive tasks, beginning with this one."""
@@ -120,23 +127,18 @@ class Calls(Run):
 
     def take(self, count: int) -> tuple[int, list[Any]]:
         # The tasks that travel together have successive indices: a cancelled one ends them.
-        taken: list[Any] = []
-        first = self._next
-        while self._arguments and len(taken) < count:
-            future = self._futures[self._next]
-            if future.cancelled() and taken:
-                break
-            arguments = self._arguments.popleft()
-            self._next += 1
-            if future.set_running_or_notify_cancel():
-                taken.append(arguments)
-                continue
-            del self._futures[self._next - 1]
-            if taken:
-                # It was cancelled a moment ago.
-                break
-            first = self._next
-        return first, taken
+        first, arguments = super().take(count)
+        for position in range(len(arguments)):
+            if not self._futures[first + position].set_running_or_notify_cancel():
+                del self._futures[first + position]
+                self._put_back(arguments[position + 1 :])
+                return first, arguments[:position]
+        return first, arguments
+
+    def _put_back(self, arguments: list[Any]) -> None:
+        self._next -= len(arguments)
+        self._arguments[: self._passed] = arguments
+        self._passed = 0
 
     def deliver(self, index: int, values: list[Any]) -> None:
         for position, value in enumerate(values, index):
@@ -294,6 +296,14 @@ class Stream(Run):
             while self._added - self._taken >= ahead and not self.abandoned:
                 self._changed.wait()
         return not self.abandoned
+
+    def take(self, count: int) -> tuple[int, list[Any]]:
+        with self._changed:
+            return super().take(count)
+
+    def drop(self) -> None:
+        with self._changed:
+            super().drop()
 
     def deliver(self, index: int, values: list[Any]) -> None:
         with self._changed:
