@@ -22,6 +22,8 @@ _PICKLED, _RAISED = 5, 6
 
 #: Seconds of work that travel to a worker together.
 _BATCH_TIME = 2e-3
+#: Seconds of work that need not be shared out.
+_LEAST_TIME = 100e-6
 #: Maximum number of tasks that travel together, and how much more than the time before.
 _MAX_BATCH, _MAX_GROWTH = 4096, 8
 #: A worker gets a task in advance if a task takes less than this number of seconds.
@@ -291,8 +293,11 @@ class Dealer:
         least, pace = run.chunksize or 1, run.pace
         size = least
         if pace.cost is not None:
-            size = int(min(_BATCH_TIME / max(pace.cost, 1e-9), _MAX_GROWTH * pace.batch_size))
-            size = min(size, _MAX_BATCH, len(run) // (2 * self._processes))
+            cost = max(pace.cost, 1e-9)
+            size = int(min(_BATCH_TIME / cost, _MAX_GROWTH * pace.batch_size, _MAX_BATCH))
+            # The last tasks are shared out in smaller portions.
+            share = len(run) // (2 * self._processes)
+            size = min(size, max(share, int(_LEAST_TIME / cost)))
             size = max(size - size % least, least)
         pace.batch_size = size
         return size
