@@ -52,7 +52,9 @@ fn source_lines(file: &TextFile) -> Option<(&str, usize)> {
     if inside.split('/').any(is_test) {
         return None;
     }
-    let source = file.text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let source = ["test", "all(test, not(loom))"].iter().fold(&*file.text, |source, condition| {
+        source.split(&format!("\n#[cfg({condition})]\nmod tests {{")).next().unwrap_or_default()
+    });
     Some((package, source.lines().count()))
 }
 
@@ -122,9 +124,11 @@ mod tests {
     #[test]
     fn crate_size_excludes_tests() {
         let text = "fn a() {}\n".repeat(MAX_CRATE_LINES / 2);
-        let half = format!("{text}\n#[cfg(test)]\nmod tests {{\n{text}}}\n");
+        let half = |condition| format!("{text}\n#[cfg({condition})]\nmod tests {{\n{text}}}\n");
+        let (plain, loom) = (half("test"), half("all(test, not(loom))"));
         let names = ["crates/a/src/one.rs", "crates/a/src/two.rs", "crates/a/src/tests/three.rs"];
-        let mut files = TextFile::all_made_up(&names.map(|name| (name, &*half)));
+        let mut files =
+            TextFile::all_made_up(&[(names[0], &*plain), (names[1], &loom), (names[2], &plain)]);
         assert!(check_crates(&files).is_empty());
         files.push(TextFile::made_up("crates/a/src/four.rs", "fn b() {}\n"));
         assert_eq!(check_crates(&files).len(), 1);
