@@ -86,6 +86,8 @@ pub use receiver::{AheadRecord, Relay, RelayLane};
 #[cfg(feature = "tokio")]
 pub use sender::AsyncSender;
 pub use sender::{Reservation, Sender, Unread, UnreadIter};
+#[doc(hidden)]
+pub use settings::ListenerCheck;
 pub use settings::{Fences, OnDeath, Order, WaitStrategy};
 #[cfg(feature = "relay")]
 pub use wire::RemoteEnd;

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::settings::{Allowed, Fences, OnDeath, Order, Settings, WaitStrategy};
+use super::settings::{Allowed, Fences, ListenerCheck, OnDeath, Order, Settings, WaitStrategy};
 
 /// Settings of a [`Mailbox`](super::Mailbox) or a [`Sender`](super::Sender); each end has its own.
 ///
@@ -388,6 +388,14 @@ impl<E: Sends> Options<E> {
     /// Sets what a sender does if its receiver has died or closed (default [`OnDeath::Fail`]).
     pub fn on_death(mut self, on_death: OnDeath) -> SenderOptions {
         self.settings.on_death = on_death;
+        Options::of(self.settings)
+    }
+
+    /// Sets the requirement on the process that listens, for a lane that no receiver has accepted
+    /// (default [`ListenerCheck::Required`]). Public for the Python binding.
+    #[doc(hidden)]
+    pub fn check_listener(mut self, check: ListenerCheck) -> SenderOptions {
+        self.settings.check_listener = check;
         Options::of(self.settings)
     }
 }

@@ -54,6 +54,20 @@ pub enum Fences {
     Symmetric,
 }
 
+/// Requirement on the process that listens, for a lane that no receiver has accepted.
+///
+/// Public for the Python binding, whose queues are sockets that several processes hold.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerCheck {
+    /// The process must live, and its end ends the lane.
+    Required,
+    /// The end of the process ends the lane, unless it has ended before.
+    Watched,
+    /// The end of the process changes nothing: another one may receive.
+    Ignored,
+}
+
 /// Behaviour of a sender whose receiver has died or closed its mailbox.
 ///
 /// A sender that waits for a successor works as follows until it finds one:
@@ -190,6 +204,7 @@ pub(super) struct Settings {
     pub(super) interruptible: bool,
     pub(super) fences: Fences,
     pub(super) on_death: OnDeath,
+    pub(super) check_listener: ListenerCheck,
     pub(super) order: Order,
     pub(super) wait_for_owner: Option<Duration>,
     pub(super) reports_no_senders: bool,
@@ -238,6 +253,7 @@ impl Default for Settings {
             interruptible: false,
             fences: Fences::Asymmetric,
             on_death: OnDeath::Fail,
+            check_listener: ListenerCheck::Required,
             order: Order::BySender,
             wait_for_owner: None,
             reports_no_senders: false,

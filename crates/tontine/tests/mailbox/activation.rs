@@ -4,10 +4,11 @@
 
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use tontine::Error;
-use tontine::mailbox::{Mailbox, OnDeath, Options, Sender, activated_sockets};
+use tontine::mailbox::{ListenerCheck, Mailbox, OnDeath, Options, Sender, activated_sockets};
 
 use crate::common::*;
 
@@ -139,6 +140,42 @@ fn dropped_mailbox_leaves_socket_and_unaccepted_senders() {
     assert_eq!(&*second.recv_timeout(AMPLE).expect("a message"), b"two");
     drop(second);
     assert!(path.exists(), "the socket's file stays");
+}
+
+/// The messages of a lane whose listener's process had ended were both taken back and received by
+/// the next process that listened at the same socket.
+#[test]
+fn lane_that_ended_unaccepted_is_not_received() {
+    alone!();
+    let place = place();
+    let ready = Signal::new();
+    let socket = seqpacket(SocketType::SEQPACKET);
+    let address = SocketAddrUnix::new(&place.path).expect("a short path");
+    rustix::net::bind(&socket, &address).expect("bound");
+    let listener = fork(|| {
+        rustix::net::listen(&socket, 128).expect("listens");
+        ready.give(0);
+        sleep_indefinitely();
+    });
+    ready.take();
+    let mut sender = Sender::connect(&place.path).expect("connects");
+    sender.send(b"one").expect("sent");
+    kill(listener);
+    let died = sender.send(b"two").expect_err("the process that listened has ended");
+    assert!(matches!(died, Error::OwnerDied { .. }), "{died}");
+    assert_eq!(sender.take_unread().expect("all messages"), [b"one"]);
+    let mut mailbox = Options::new().listen(socket).expect("opened");
+    let nothing = mailbox.recv_timeout(Duration::from_millis(50)).expect_err("withdrawn");
+    assert_eq!((nothing, mailbox.take_errors()), (Error::TimedOut, vec![]));
+    // The process that listened has ended, and this one has the socket.
+    let path = &place.path;
+    let refused = Sender::connect(path).expect_err("no process that listens");
+    assert!(matches!(refused, Error::NoMailbox { .. }), "{refused}");
+    for check in [ListenerCheck::Watched, ListenerCheck::Ignored] {
+        let mut sender = Options::new().check_listener(check).connect(path).expect("connects");
+        sender.send(b"three").expect("sent");
+        assert_eq!(&*mailbox.recv_timeout(AMPLE).expect("a message"), b"three");
+    }
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl OutboundLane {
     }
 
     /// Withdraws an unanswered `HELLO`. Returns `false` if an answer arrived or the lane ended.
-    fn withdraw(&mut self) -> bool {
+    pub(super) fn withdraw(&mut self) -> bool {
         let next = self.succession.next_handover();
         next.announce(&self.writer);
         // SYNC handover: pairs with the fence in `Mailbox::begin`, where it is explained.

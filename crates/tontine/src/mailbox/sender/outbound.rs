@@ -339,6 +339,10 @@ impl OutboundLane {
         // Control messages sent before the end still count: since the last call the receiver may
         // have sent WELCOME, and acknowledged messages on the page passed with it.
         self.listen();
+        // Another process may hold the listener, and accept the lane later, or at this moment.
+        if self.connection.is_unanswered() && !self.withdraw() {
+            return;
+        }
         if self.connection.is_live() && !self.connection.is_unreadable() {
             self.end(self.connection.noticed_end());
         }

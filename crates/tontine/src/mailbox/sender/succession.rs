@@ -18,7 +18,7 @@ use crate::lane::page::{DOUBT_AT, HANDOVER_AT, OWNERS_AT};
 use crate::lane::region::LaneMemory;
 use crate::life::Life;
 use crate::mailbox::address::{Address, AddressKind};
-use crate::mailbox::settings::{Fences, OnDeath, Settings};
+use crate::mailbox::settings::{Fences, ListenerCheck, OnDeath, Settings};
 use crate::mailbox::wire::{self, ControlMessage, FenceMode, Hello, MOST_CHUNKS};
 use crate::sync::Ordering;
 use crate::sys::region::OwnRegion;
@@ -50,11 +50,16 @@ pub(super) fn connect(
     match connected {
         Ok(()) => {
             let listener = check_owner(&socket, options)?;
-            // A dead owner's listener still accepts connections if a forked child keeps it open.
-            let owner = match socket::owner_pidfd(&socket) {
-                Ok(owner) if !owner.as_ref().is_some_and(pidfd::has_ended) => owner,
-                Err(error) if error.is_shortage() => return Err(error),
-                _ => return Err(Error::NoMailbox { address: address.to_string() }),
+            let owner = match options.check_listener {
+                ListenerCheck::Ignored => None,
+                // A dead owner's listener still accepts connections if another process, such as a
+                // forked child, keeps it open.
+                check => match socket::owner_pidfd(&socket) {
+                    Ok(owner) if !owner.as_ref().is_some_and(pidfd::has_ended) => owner,
+                    Err(error) if error.is_shortage() => return Err(error),
+                    _ if check == ListenerCheck::Watched => None,
+                    _ => return Err(Error::NoMailbox { address: address.to_string() }),
+                },
             };
             Ok((socket, PendingLane::new(owner, listener, leads_to)))
         }
