@@ -18,6 +18,7 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
         Error::TooLarge { .. } => ("TooLarge", None),
         Error::Forked => ("Forked", None),
         Error::AddrInUse { holder, .. } => ("AddressInUse", *holder),
+        Error::NoSenders => ("NoSenders", None),
         Error::NoMailbox { .. } => ("NoMailbox", None),
         Error::Denied { peer, .. } => ("Denied", peer.pid),
         _ => ("Error", None),

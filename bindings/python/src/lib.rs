@@ -4,16 +4,19 @@
 //! - [`bytes`]: the bytes of a Python object.
 //! - [`wait`]: sleeps without the interpreter's lock, which signal handlers end (PEP 475).
 //! - [`shared`]: one end of a lane, used by the threads of one process.
+//! - [`listener`]: the socket of a queue, which several processes hold.
 //! - [`mailbox`], [`sender`]: the two ends, and [`view`], a message without a copy.
 //! - [`work`]: the inner loops of executors and their workers.
 //!
 //! The crate `tontine` does the work. No Python code runs while an end is locked: it could use the
 //! same end.
 //!
-//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`, `view`; `mailbox`, `sender`; `work`.
+//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`, `view`, `listener`; `mailbox`,
+//! `sender`; `work`.
 
 mod bytes;
 mod failure;
+mod listener;
 mod mailbox;
 mod sender;
 mod shared;
@@ -25,6 +28,8 @@ mod work;
 #[pyo3::pymodule(gil_used = false)]
 #[pyo3(name = "_tontine")]
 mod module {
+    #[pymodule_export]
+    use super::listener::PyListener;
     #[pymodule_export]
     use super::mailbox::PyMailbox;
     #[pymodule_export]

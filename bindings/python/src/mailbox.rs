@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use tontine::mailbox::Order;
 use tontine::{Error, Peer};
 
 use crate::failure::exception;
+use crate::listener::PyListener;
 use crate::shared::{self, Failure, Shared, duplicate, options};
 use crate::view::{MessagePointer, MessageView};
 use crate::wait::{Timeout, spin as spin_time};
@@ -28,6 +29,9 @@ const DEFAULT_CAP: u64 = 64 << 20;
 /// Number of pauses between two looks. Each look takes the cache line from a sender that writes:
 /// with one pause, a stream takes about 1.4 times as long.
 const PAUSES: u32 = 8;
+
+/// Maximum number of times that a closing mailbox accepts senders.
+const MAX_ACCEPTS: usize = 256;
 
 /// Number of senders that can have all of their cap at the same time. The memory is the senders'.
 const MANY_SENDERS: u64 = 64;
@@ -51,6 +55,8 @@ const MANY_SENDERS: u64 = 64;
 ///     allow_uids: Other users who may send. By default only this user may.
 ///     report_deaths: If true, a receiving call raises `SenderDied` once for each sender whose
 ///         process died before it closed the sender, after the sender's last message.
+///     report_no_senders: If true, a receiving call that would wait raises `NoSenders` once every
+///         sender that had connected has ended, and all their messages were received.
 ///     order: "by_sender" keeps each sender's own order. With "causal", a message that was sent
 ///         after another, by a sender that could know this, is also received after it, which takes
 ///         one system call for all messages that are there. None is "causal" if this machine has
@@ -68,6 +74,8 @@ pub(crate) struct PyMailbox {
     address: PathBuf,
     order: Order,
     poll_time: Duration,
+    /// The socket that other processes hold too.
+    listener: Option<Py<PyListener>>,
     /// `true` while a `MessageView` shows the message last received.
     viewed: Arc<AtomicBool>,
     /// A duplicate of the mailbox's descriptor, which stays open until no thread can use it.
@@ -112,6 +120,7 @@ impl PyMailbox {
         timeout: Option<f64>,
         take: impl Fn(&mut State, MessagePointer) -> T,
     ) -> PyResult<T> {
+        Timeout::check(timeout)?;
         let look = |state: &mut State| {
             let found = state.look()?;
             Ok(found.map(|message| take(state, message)))
@@ -224,6 +233,19 @@ impl State {
         }
     }
 
+    /// Accepts the senders that wait, as far as this process has the resources.
+    fn accept_waiting(&mut self) {
+        for _ in 0..MAX_ACCEPTS {
+            let mut ready = [PollFd::new(&self.mailbox, PollFlags::IN)];
+            if !poll(&mut ready, Some(&Timespec::default())).is_ok_and(|count| count > 0) {
+                return;
+            }
+            // A receiving call without a wait processes events. The message stays unread.
+            drop(self.mailbox.recv_timeout(Duration::ZERO));
+            self.mailbox.requeue_unseen();
+        }
+    }
+
     /// Polls for the next message.
     fn poll(&mut self, time: Duration) -> Result<Option<MessagePointer>, Failure> {
         let end = Instant::now() + time;
@@ -254,7 +276,8 @@ impl PyMailbox {
     #[new]
     #[pyo3(signature = (
         address, *, cap = None, spin = 20e-6, mode = 0o600, allow_uids = Vec::new(),
-        report_deaths = false, order = Some("by_sender"), raise_descriptor_limit = true
+        report_deaths = false, report_no_senders = false, order = Some("by_sender"),
+        raise_descriptor_limit = true, _listener = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
@@ -265,17 +288,24 @@ impl PyMailbox {
         mode: u32,
         allow_uids: Vec<u32>,
         report_deaths: bool,
+        report_no_senders: bool,
         order: Option<&str>,
         raise_descriptor_limit: bool,
+        _listener: Option<Py<PyListener>>,
     ) -> PyResult<Self> {
         let lane_cap = cap.unwrap_or(DEFAULT_CAP);
         // Half of the mailbox's cap is for lanes with their whole cap.
         let mailbox_cap = lane_cap.saturating_mul(2 * MANY_SENDERS);
         let options = options(cap, allow_uids, raise_descriptor_limit);
         let options = options.mode(mode).mailbox_cap(mailbox_cap);
+        let options = options.report_no_senders(report_no_senders);
         let poll_time = spin_time(spin)?;
         let open = |order| {
-            let mailbox = options.clone().order(order).bind(shared::address(&address))?;
+            let options = options.clone().order(order);
+            let mailbox = match &_listener {
+                Some(listener) => listener.get().open(&options)?,
+                None => options.bind(shared::address(&address))?,
+            };
             let descriptor = duplicate(&mailbox)?;
             Ok((mailbox, descriptor, order))
         };
@@ -293,6 +323,7 @@ impl PyMailbox {
             address,
             order,
             poll_time,
+            listener: _listener,
             viewed: Arc::new(AtomicBool::new(false)),
             descriptor,
             end_of_waits: OnceLock::new(),
@@ -333,9 +364,10 @@ impl PyMailbox {
     /// Raises:
     ///     TimedOut: There was no message in time.
     ///     SenderDied: A sender's process died (only with `report_deaths`).
+    ///     NoSenders: All senders have ended (only with `report_no_senders`).
     ///     Forked: The mailbox belongs to the parent of this process.
     ///     BufferError: A message of `recv_view` is in use.
-    ///     ValueError: The mailbox was closed, or the timeout is negative.
+    ///     ValueError: The mailbox was closed, or the timeout is negative or not a number.
     #[pyo3(signature = (timeout = None))]
     fn recv<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Bound<'py, PyBytes>> {
         self.next(py, timeout, |state, message| state.copy(py, message))?
@@ -500,9 +532,16 @@ impl PyMailbox {
             let data = epoll::EventData::new_u64(u64::MAX);
             let _ = epoll::add(&self.descriptor, event, data, epoll::EventFlags::IN);
         }
-        let open = state.take();
+        let mut open = state.take();
         drop(state);
-        drop(open);
+        if let Some(listener) = &self.listener {
+            // Producers in the queue of the socket learn that this process receives no more.
+            if let Some(open) = &mut open {
+                open.accept_waiting();
+            }
+            drop(open);
+            listener.get().release();
+        }
         Ok(())
     }
 

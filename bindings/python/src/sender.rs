@@ -8,10 +8,11 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tontine::Error;
-use tontine::mailbox::WaitStrategy;
+use tontine::mailbox::{ListenerCheck, WaitStrategy};
 
 use crate::bytes::MessageBytes;
 use crate::failure::exception;
+use crate::listener::PyListener;
 use crate::shared::{self, Shared, duplicate, options};
 use crate::wait::{Timeout, spin as spin_time};
 
@@ -114,7 +115,8 @@ impl PySender {
     #[new]
     #[pyo3(signature = (
         address, *, timeout = 0.0, cap = None, first_chunk = 4096, spin = 20e-6,
-        allow_uids = Vec::new(), raise_descriptor_limit = true
+        allow_uids = Vec::new(), raise_descriptor_limit = true, _listener = None, _held = false,
+        _required = false
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
@@ -126,6 +128,9 @@ impl PySender {
         spin: f64,
         allow_uids: Vec<u32>,
         raise_descriptor_limit: bool,
+        _listener: Option<&Bound<'_, PyListener>>,
+        _held: bool,
+        _required: bool,
     ) -> PyResult<Self> {
         let limit = Timeout::of(timeout)?;
         let poll_time = spin_time(spin)?;
@@ -133,8 +138,20 @@ impl PySender {
             .wait_strategy(WaitStrategy::SpinThenSleep(poll_time))
             .interruptible(true)
             .first_chunk(first_chunk);
+        // Several processes may hold the socket of a queue, and receive in turn.
+        let attended = _listener.filter(|_| _required);
+        let options = match _listener {
+            Some(_) if _required => options,
+            Some(listener) => options.check_listener(listener.get().check()),
+            None if _held => options.check_listener(ListenerCheck::Watched),
+            None => options,
+        };
         loop {
+            let is_left = attended.is_some_and(|listener| !listener.get().is_attended());
             let connected = py.detach(|| {
+                if is_left {
+                    return Err(Error::NoMailbox { address: address.display().to_string() });
+                }
                 let sender = options.connect(shared::address(&address))?;
                 let descriptor = duplicate(&sender)?;
                 Ok((sender, descriptor))
@@ -200,7 +217,7 @@ impl PySender {
     ///     Forked: The sender belongs to the parent of this process.
     ///     TypeError: The message has no buffer.
     ///     BufferError, ValueError: Its buffer is not contiguous.
-    ///     ValueError: The sender was closed, or the timeout is negative.
+    ///     ValueError: The sender was closed, or the timeout is negative or not a number.
     #[pyo3(signature = (message, timeout = None))]
     fn send(
         &self,
@@ -208,6 +225,7 @@ impl PySender {
         message: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<()> {
+        Timeout::check(timeout)?;
         let bytes = MessageBytes::of(message)?;
         if self.send_now(py, &bytes)? {
             return Ok(());

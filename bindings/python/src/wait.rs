@@ -24,17 +24,26 @@ const MAX_SPIN: Duration = Duration::from_millis(100);
 pub(crate) struct Timeout(Option<Instant>);
 
 impl Timeout {
-    /// Returns the limit for a timeout in seconds; `None` waits indefinitely.
+    /// Checks a timeout in seconds, without a look at the clock.
     ///
     /// # Errors
     /// `ValueError` if the timeout is negative or not a number.
-    pub(crate) fn of(timeout: Option<f64>) -> PyResult<Self> {
-        let Some(seconds) = timeout else { return Ok(Self(None)) };
-        if seconds.is_nan() || seconds < 0.0 {
-            return Err(PyValueError::new_err(format!(
-                "expected a timeout of at least 0 seconds, found {seconds}"
-            )));
+    pub(crate) fn check(timeout: Option<f64>) -> PyResult<()> {
+        match timeout {
+            Some(seconds) if seconds.is_nan() || seconds < 0.0 => Err(PyValueError::new_err(
+                format!("expected a timeout of at least 0 seconds, found {seconds}"),
+            )),
+            _ => Ok(()),
         }
+    }
+
+    /// Returns the limit for a timeout in seconds; `None` waits indefinitely.
+    ///
+    /// # Errors
+    /// Those of [`Timeout::check`].
+    pub(crate) fn of(timeout: Option<f64>) -> PyResult<Self> {
+        Self::check(timeout)?;
+        let Some(seconds) = timeout else { return Ok(Self(None)) };
         let length = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         // Beyond the range of the clock, the wait has no end.
         Ok(Self(Instant::now().checked_add(length)))

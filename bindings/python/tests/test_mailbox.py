@@ -24,6 +24,7 @@ from tontine import (
     Mailbox,
     NoMailbox,
     OwnerDied,
+    Queue,
     Sender,
     TimedOut,
     TooLarge,
@@ -99,9 +100,32 @@ def test_noncontiguous_array_is_refused(address: str) -> None:
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
 def test_invalid_timeout_is_refused(address: str, timeout: float) -> None:
-    with Mailbox(address) as mailbox, Sender(address):
-        with pytest.raises(ValueError, match="at least 0 seconds"):
-            mailbox.recv(timeout)
+    queue: Queue[int] = Queue()
+    watching: Queue[int] = Queue()
+    watching.watch(os.getpid())
+    with Mailbox(address) as mailbox, Sender(address) as sender, queue, watching:
+        calls: list[Callable[[float], object]] = [
+            mailbox.recv,
+            mailbox.recv_view,
+            lambda timeout: mailbox.recv_batch(timeout=timeout),
+            lambda timeout: sender.send(b"", timeout),
+            lambda timeout: sender.send_batch([b""], timeout),
+            sender.wait_acked,
+            lambda timeout: Sender(address, timeout=timeout),
+            lambda timeout: queue.put(1, timeout=timeout),
+            lambda timeout: queue.get(timeout=timeout),
+            lambda timeout: watching.get(timeout=timeout),
+            queue.connect,
+        ]
+        # Also if the call would not wait.
+        for is_ready in (False, True):
+            if is_ready:
+                sender.send(b"ready")
+                queue.put(0)
+                watching.put(0)
+            for call in calls:
+                with pytest.raises(ValueError, match="at least 0 seconds"):
+                    call(timeout)
 
 
 @pytest.mark.parametrize("spin", [-1.0, 1.0, float("nan")])

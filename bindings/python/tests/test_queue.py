@@ -67,6 +67,12 @@ def get_until_none(tasks: Queue[Any], results: Queue[Any]) -> None:
         results.put(task)
 
 
+def get_refused(queue: Queue[Any], results: Queue[Any]) -> None:
+    with pytest.raises(AddressInUse) as refused:
+        queue.get()
+    results.put((refused.value.pid, str(refused.value)))
+
+
 def use_after_fork(queue: Queue[Any], end: Any, results: Queue[Any]) -> None:
     try:
         end.recv(0) if isinstance(end, Mailbox) else end.send(b"child")
@@ -173,13 +179,15 @@ def test_second_consumer_is_refused(context: BaseContext) -> None:
     with Queue[Any]() as queue, Queue[Any]() as results:
         queue.bind()
         results.bind()
-        copy = pickle.loads(pickle.dumps(queue))
-        with pytest.raises(AddressInUse):
-            copy.get()
+        process = start(context, get_refused, queue, results)
+        pid, text = results.get(timeout=30)
+        process.join()
+        assert pid == os.getpid()
+        assert "one process at a time gets from a queue" in text
 
 
-def test_put_waits_for_consumer() -> None:
-    queue: Queue[str] = Queue()
+def test_put_at_address_waits_for_consumer(address: str) -> None:
+    queue: Queue[str] = Queue(address=address)
     with pytest.raises(Full, match="no process listens"):
         queue.put("too early", timeout=0.05)
     with pytest.raises(Full):

@@ -27,7 +27,10 @@ WAITS = {
     "sender.wait_acked()",
     "connect": "Sender(address, timeout=None)",
     "Queue.get": "Queue().get()",
-    "Queue.put": "Queue().put(1)",
+    "Queue.get of a watched process": "queue = Queue(); queue.watch(os.getppid()); queue.get()",
+    "Queue.put": "queue = Queue(max_bytes=8192); queue.bind()\nwhile True: queue.put(bytes(512))",
+    "Queue.put without a consumer": "queue = Queue()\nwhile True: queue.put(bytes(512))",
+    "Queue.put at an address": "Queue(address=address).put(1)",
 }
 
 

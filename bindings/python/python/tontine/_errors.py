@@ -63,6 +63,12 @@ class AddressInUse(Error):
     __module__ = "tontine"
 
 
+class NoSenders(Error):
+    """No sender is left, and everything that they had sent was received."""
+
+    __module__ = "tontine"
+
+
 class NoMailbox(Error, ConnectionRefusedError):
     """No process owns the address."""
 

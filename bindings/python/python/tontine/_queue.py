@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import errno
 import os
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from queue import Empty, Full
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from weakref import WeakSet, ref
 
-from ._errors import NoMailbox, TimedOut, WouldBlock
-from ._tontine import Mailbox, Sender
+from ._errors import AddressInUse, NoMailbox, NoSenders, SenderDied, TimedOut, WouldBlock
+from ._tontine import Listener, Mailbox, Sender
+from ._watch import Watches
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
 
 __all__ = ["Empty", "Full", "Queue"]
 
@@ -21,8 +28,19 @@ T = TypeVar("T")
 #: Default of ``max_bytes``. Memory is used only as far as it is needed.
 _MAX_BYTES = 1 << 30
 
-#: Number of bytes that a producer can put before the consumer's first ``get``.
+#: Number of bytes that a producer can put before a consumer accepts it.
 _FIRST_CHUNK = 1 << 20
+
+#: What every process that has the queue knows of it.
+_SETTINGS = (
+    "_max_bytes",
+    "_pickled",
+    "_allow_uids",
+    "_report_deaths",
+    "_raise_descriptor_limit",
+    "_address",
+    "_is_named",
+)
 
 #: All queues of this process, which belong to its parent in a forked child.
 _queues: WeakSet[Queue[Any]] = WeakSet()
@@ -35,9 +53,10 @@ class Queue(Generic[T]):
     ``put`` (or ``connect``) is a producer. Pass the queue to other processes as you pass a
     ``multiprocessing.Queue``: as an argument of ``multiprocessing.Process``, with any start method.
 
+    - A process may put before there is a consumer: the kernel keeps up to 1 MiB of each producer,
+      even of one that has ended, until a process gets, as long as any process has the queue.
     - If the consumer dies, ``put`` raises ``OwnerDied``, and ``take_unread`` returns what the
-      consumer had not processed. The next process that calls ``get`` becomes the consumer. (With an
-      "@" address, children that the former consumer forked must have ended before.)
+      consumer had not processed. The next process that calls ``get`` becomes the consumer.
     - ``get`` returns an object after every object that was put before it, by any process that its
       producer could know of: the last one after the producers were joined, for example. A machine
       without a common clock keeps only the order of each producer; ``bind().order`` is then
@@ -51,12 +70,16 @@ class Queue(Generic[T]):
     Args:
         max_bytes: Maximum number of bytes of one producer's objects in the queue. A single object
             may have a quarter of it.
-        address: The mailbox's address: a path, or "@" and a name. By default a new name, of which
-            nothing is left when all processes have ended.
+        address: An address that unrelated programs share: a path, or "@" and a name. The process
+            that first calls ``get`` then makes the address, and ``put`` waits for it. By default a
+            new name, which this process makes, and of which nothing is left when all processes
+            have ended.
         pickled: If false, ``put`` accepts objects with a contiguous buffer, and ``get`` returns
             ``bytes``.
         allow_uids: Other users who may put ``bytes``. Requires ``pickled=False`` and an address
             that they can reach.
+        report_deaths: If false, ``get`` does not raise ``SenderDied``: for a program that cannot
+            handle it, such as ``logging.handlers.QueueListener``.
         raise_descriptor_limit: If false, a lack of descriptors does not raise the soft limit
             (``RLIMIT_NOFILE``) of any process that uses the queue.
     """
@@ -70,6 +93,7 @@ class Queue(Generic[T]):
         address: str | os.PathLike[str] | None = None,
         pickled: bool = True,
         allow_uids: Sequence[int] = (),
+        report_deaths: bool = True,
         raise_descriptor_limit: bool = True,
     ) -> None:
         if allow_uids and pickled:
@@ -80,8 +104,15 @@ class Queue(Generic[T]):
         self._max_bytes = max_bytes
         self._pickled = pickled
         self._allow_uids = tuple(allow_uids)
+        self._report_deaths = report_deaths
         self._raise_descriptor_limit = raise_descriptor_limit
-        self._address = f"@tontine-{os.urandom(8).hex()}" if address is None else os.fspath(address)
+        self._listener: Listener | None = None
+        if address is None:
+            self._address = f"@tontine-{os.urandom(8).hex()}"
+            self._listener = Listener(self._address)
+        else:
+            self._address = os.fspath(address)
+        self._is_named = address is not None
         self._begin()
 
     def _begin(self) -> None:
@@ -89,15 +120,23 @@ class Queue(Generic[T]):
         self._lock = threading.Lock()
         self._mailbox: Mailbox | None = None
         self._sender: Sender | None = None
+        self._watches: Watches | None = None
         self._closed = False
         _queues.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("_max_bytes", "_pickled", "_allow_uids", "_raise_descriptor_limit", "_address")
-        return {name: self.__dict__[name] for name in names}
+        state = {name: self.__dict__[name] for name in _SETTINGS}
+        context = sys.modules.get("multiprocessing.context")
+        if self._listener is not None and context and context.get_spawning_popen() is not None:
+            from multiprocessing.reduction import DupFd
+
+            state["_listener"] = DupFd(self._listener.fileno())
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        passed = state.pop("_listener", None)
         self.__dict__.update(state)
+        self._listener = None if passed is None else Listener(self._address, passed.detach())
         self._begin()
 
     @property
@@ -111,35 +150,118 @@ class Queue(Generic[T]):
         """Makes this process the consumer, and returns its mailbox.
 
         Raises:
-            AddressInUse: Another live process is the consumer.
+            AddressInUse: Another live process is the consumer, or this copy of the queue came
+                through a pipe or another queue, and can only put.
+            RuntimeError: This process imports the program of its parent again (start methods
+                "spawn" and "forkserver"), which uses a queue outside of
+                ``if __name__ == "__main__":``.
         """
         with self._lock:
             self._check()
             if self._mailbox is None:
-                self._mailbox = Mailbox(
-                    self._address,
-                    cap=self._max_bytes,
-                    mode=0o666 if self._allow_uids else 0o600,
-                    allow_uids=self._allow_uids,
-                    report_deaths=True,
-                    order=None,
-                    raise_descriptor_limit=self._raise_descriptor_limit,
-                )
+                _check_main()
+                try:
+                    self._mailbox = self._open()
+                except AddressInUse as error:
+                    raise self._in_use(error) from None
             return self._mailbox
+
+    def _open(self) -> Mailbox:
+        return Mailbox(
+            self._address,
+            cap=self._max_bytes,
+            mode=0o666 if self._allow_uids else 0o600,
+            allow_uids=self._allow_uids,
+            report_deaths=self._report_deaths,
+            order=None,
+            raise_descriptor_limit=self._raise_descriptor_limit,
+            _listener=self._listener,
+        )
+
+    def _in_use(self, error: AddressInUse) -> AddressInUse:
+        """Returns the error with the rule that the caller broke."""
+        if self._listener is None and not self._is_named:
+            text = (
+                "this copy of the queue came through a pipe or another queue, and can only put: "
+                "pass the queue to its consumer as an argument of Process, or make it with an "
+                "address"
+            )
+        else:
+            holder = "another process" if error.pid is None else f"process {error.pid}"
+            text = (
+                f"one process at a time gets from a queue, and {holder} does: give each consumer a "
+                "queue of its own, or end the other consumer, or let it call close"
+            )
+        in_use = AddressInUse(error.errno, text)
+        in_use.pid = error.pid
+        return in_use
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Removes and returns an object.
 
         Raises:
             Empty: There is no object (in time).
-            SenderDied: A producer died, and everything that it had put was returned.
+            SenderDied: A producer died, or a process that this one watches ended with another exit
+                code than 0; everything that it had put was returned.
+            NoSenders: No watched process and no producer is left.
             AddressInUse: Another live process is the consumer.
         """
         mailbox = self._mailbox or self.bind()
+        if self._watches is not None:
+            message = self._recv_watching(mailbox, self._watches, timeout if block else 0.0)
+            return self._load(message)
         try:
             return self._load(mailbox.recv(timeout if block else 0.0))
         except (TimedOut, WouldBlock):
             raise Empty from None
+
+    def watch(self, process: BaseProcess | int) -> None:
+        """Lets ``get`` of this process notice the end of another process.
+
+        ``get`` raises ``SenderDied`` once, after everything that the process had put, if the
+        process ends with another exit code than 0: by a signal or an exception, even before it put
+        anything. Once this was called, ``get`` raises ``NoSenders`` if no watched process and no
+        producer is left.
+
+        Args:
+            process: A ``multiprocessing.Process`` that was started, or a process id. The exit code
+                of a process is known to its parent only: of others, only the death as a producer is
+                reported.
+
+        Raises:
+            ValueError: The process was not started.
+        """
+        with self._lock:
+            self._check()
+            if self._watches is None:
+                self._watches = Watches()
+            self._watches.add(process)
+
+    def _recv_watching(self, mailbox: Mailbox, watches: Watches, timeout: float | None) -> bytes:
+        """Waits for a message, and for the end of the watched processes."""
+        _check_timeout(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return mailbox.recv(0.0)
+            except SenderDied as died:
+                watches.note_death(died.pid)
+                raise
+            except TimedOut:
+                pass
+            if not mailbox.arm():
+                continue
+            is_last = not watches.has_live() and mailbox.sender_count == 0
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if watches.wait(mailbox.fileno(), 0.0 if is_last else left):
+                continue
+            if (death := watches.next_death()) is not None and self._report_deaths:
+                raise death
+            if is_last:
+                text = "every producer has ended, and everything that they had put was returned"
+                raise NoSenders(errno.ENOTCONN, text)
+            if left == 0.0:
+                raise Empty
 
     def get_nowait(self) -> T:
         """Removes and returns an object like ``get(block=False)``."""
@@ -156,24 +278,33 @@ class Queue(Generic[T]):
     # A producer.
 
     def connect(self, timeout: float | None = None) -> Sender:
-        """Makes this process a producer, and returns its sender; waits until there is a consumer.
+        """Makes this process a producer, and returns its sender.
 
         ``put`` does so, too. Call this first if the consumer should learn of a death before the
-        first ``put``.
+        first ``put``. Waits while no process is, or becomes, the consumer: the last one has ended,
+        or before the first one, the process that made the queue.
 
         Raises:
-            NoMailbox: There was no consumer in time.
+            NoMailbox: There was no such process in time.
         """
+        _check_timeout(timeout)
+        return self._connect(timeout, required=True)
+
+    def _connect(self, timeout: float | None, required: bool) -> Sender:
+        """Connects; if not ``required``, also while no process receives from the queue's socket."""
         self._check()
         if self._sender is not None:
             return self._sender
         sender = Sender(
             self._address,
-            timeout=timeout,
+            timeout=timeout if self._is_named or required else 0.0,
             cap=self._max_bytes,
             first_chunk=_FIRST_CHUNK,
             allow_uids=self._allow_uids,
             raise_descriptor_limit=self._raise_descriptor_limit,
+            _listener=self._listener,
+            _held=not self._is_named,
+            _required=required,
         )
         with self._lock:
             if self._sender is not None:
@@ -181,18 +312,21 @@ class Queue(Generic[T]):
                 sender.close()
                 return self._sender
             self._sender = sender
-        from multiprocessing import util
-
-        # A process that ends as usual has not died.
-        util.Finalize(sender, _close, (ref(sender),), exitpriority=0)
+        # A process that ends as usual has not died. A child of `multiprocessing` runs its
+        # finalizers only, and has imported them: an import here could wait in a forked child for a
+        # lock that a thread of the parent held.
+        finalize = getattr(sys.modules.get("multiprocessing.util"), "Finalize", None)
+        if finalize is not None:
+            finalize(sender, _close, (ref(sender),), exitpriority=0)
         return sender
 
     def put(self, obj: T, block: bool = True, timeout: float | None = None) -> None:
-        """Puts an object into the queue; waits for a consumer, and for free space.
+        """Puts an object into the queue; waits for free space.
 
         Raises:
-            Full: There is no consumer or no free space (in time).
+            Full: There is no free space, or no consumer at the queue's address (in time).
             OwnerDied: The consumer died. The object was not put.
+            NoMailbox: Every process that could get from the queue has ended.
             Closed: The consumer closed the queue. The object was not put.
             TooLarge: The pickled object has more bytes than a quarter of ``max_bytes``.
         """
@@ -202,11 +336,14 @@ class Queue(Generic[T]):
         try:
             sender = self._sender
             if sender is None:
+                _check_timeout(timeout)
                 deadline = None if timeout is None else time.monotonic() + timeout
-                sender = self.connect(timeout)
+                sender = self._connect(timeout, required=False)
                 timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
             sender.send(message, timeout)
         except (TimedOut, NoMailbox) as error:
+            if isinstance(error, NoMailbox) and not self._is_named:
+                raise
             raise Full(str(error)) from None
 
     def put_nowait(self, obj: T) -> None:
@@ -241,8 +378,8 @@ class Queue(Generic[T]):
         with self._lock:
             self._closed = True
             ends = (self._sender, self._mailbox)
-            self._sender = self._mailbox = None
-        for end in ends:
+            self._sender = self._mailbox = self._watches = None
+        for end in (*ends, self._listener):
             if end is not None:
                 end.close()
 
@@ -269,10 +406,34 @@ class Queue(Generic[T]):
         return pickle.loads(message) if self._pickled else cast(T, message)
 
 
+def _check_timeout(timeout: float | None) -> None:
+    """Checks a timeout like the methods of ``Mailbox`` and ``Sender``."""
+    if timeout is not None and not timeout >= 0:
+        raise ValueError(f"expected a timeout of at least 0 seconds, found {timeout}")
+
+
+def _check_main() -> None:
+    """Checks that the program of a parent is not being imported."""
+    processes = sys.modules.get("multiprocessing.process")
+    if processes and getattr(processes.current_process(), "_inheriting", False):
+        raise RuntimeError(
+            "this process imports the program of its parent again, as the start methods spawn and "
+            "forkserver do: put what starts processes or gets from a queue under "
+            '`if __name__ == "__main__":`'
+        )
+
+
 def _close(sender: ref[Sender]) -> None:
     """Closes a sender that still exists."""
     if (end := sender()) is not None:
         end.close()
+
+
+def _close_senders() -> None:
+    """Closes the senders of a process that ends as usual."""
+    for queue in list(_queues):
+        if (sender := queue._sender) is not None:
+            sender.close()
 
 
 def _begin_in_child() -> None:
@@ -283,4 +444,5 @@ def _begin_in_child() -> None:
         queue._closed = closed
 
 
+atexit.register(_close_senders)
 os.register_at_fork(after_in_child=_begin_in_child)

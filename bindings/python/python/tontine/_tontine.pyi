@@ -18,6 +18,12 @@ _Message = Buffer | _Array
 __version__: str
 
 @final
+class Listener:
+    def __new__(cls, address: str, fd: int | None = None) -> Self: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+
+@final
 class Mailbox:
     def __new__(
         cls,
@@ -28,8 +34,10 @@ class Mailbox:
         mode: int = 0o600,
         allow_uids: Sequence[int] = (),
         report_deaths: bool = False,
+        report_no_senders: bool = False,
         order: Literal["causal", "by_sender"] | None = "by_sender",
         raise_descriptor_limit: bool = True,
+        _listener: Listener | None = None,
     ) -> Self: ...
     @property
     def address(self) -> str: ...
@@ -75,6 +83,9 @@ class Sender:
         spin: float = 20e-6,
         allow_uids: Sequence[int] = (),
         raise_descriptor_limit: bool = True,
+        _listener: Listener | None = None,
+        _held: bool = False,
+        _required: bool = False,
     ) -> Self: ...
     @property
     def address(self) -> str: ...
