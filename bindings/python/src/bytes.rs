@@ -9,6 +9,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+/// Number of bytes from which a copy releases the interpreter's lock.
+pub(crate) const LONG: usize = 64 << 10;
+
 /// The bytes of an object with the buffer interface, in C order, until they are dropped.
 ///
 /// As in any use of the buffer interface, another thread may change the bytes of a mutable object

@@ -1,7 +1,8 @@
 //! Tontine for Python: the module `tontine._tontine`, which the package `tontine` re-exports.
 //!
 //! - [`failure`]: errors as Python exceptions.
-//! - [`bytes`]: the bytes of a Python object.
+//! - [`bytes`]: the bytes of a Python object; [`buffer`]: private memory for received ones.
+//! - [`parts`]: messages of several parts, such as a pickle and its arrays.
 //! - [`wait`]: sleeps without the interpreter's lock, which signal handlers end (PEP 475).
 //! - [`shared`]: one end of a lane, used by the threads of one process.
 //! - [`listener`]: the socket of a queue, which several processes hold.
@@ -11,13 +12,15 @@
 //! The crate `tontine` does the work. No Python code runs while an end is locked: it could use the
 //! same end.
 //!
-//! Floors, from the bottom up: `bytes`, `failure`; `wait`; `shared`, `view`, `listener`; `mailbox`,
-//! `sender`; `work`.
+//! Floors, from the bottom up: `buffer`, `bytes`, `failure`; `wait`; `shared`, `view`, `listener`;
+//! `parts`; `mailbox`, `sender`; `work`.
 
+mod buffer;
 mod bytes;
 mod failure;
 mod listener;
 mod mailbox;
+mod parts;
 mod sender;
 mod shared;
 mod view;
@@ -32,6 +35,8 @@ mod module {
     use super::listener::PyListener;
     #[pymodule_export]
     use super::mailbox::PyMailbox;
+    #[pymodule_export]
+    use super::parts::part_ranges;
     #[pymodule_export]
     use super::sender::PySender;
     #[pymodule_export]

@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyList};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use tontine::mailbox::Order;
 use tontine::{Error, Peer};
 
+use crate::buffer::PartBuffer;
 use crate::failure::exception;
 use crate::listener::PyListener;
+use crate::parts::PartTable;
 use crate::shared::{self, Failure, Shared, duplicate, options};
 use crate::view::{MessagePointer, MessageView};
 use crate::wait::{Timeout, spin as spin_time};
@@ -220,6 +222,34 @@ impl State {
         message.copy(py).inspect_err(|_| self.mailbox.requeue_unseen())
     }
 
+    /// Copies the parts of the message that was just found, like [`State::copy`].
+    fn copy_parts<'py>(
+        &mut self,
+        py: Python<'py>,
+        message: MessagePointer,
+    ) -> PyResult<ReceivedParts<'py>> {
+        let Some(table) = PartTable::of(message) else {
+            return self.copy(py, message).map(ReceivedParts::Whole);
+        };
+        self.copy_several(py, message, &table)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_several<'py>(
+        &mut self,
+        py: Python<'py>,
+        message: MessagePointer,
+        PartTable(ranges): &PartTable,
+    ) -> PyResult<ReceivedParts<'py>> {
+        let copied = || {
+            let first = message.part(&ranges[0]).copy(py)?;
+            let others = ranges[1..].iter().map(|range| message.part(range).copy_to_buffer(py));
+            Ok(ReceivedParts::Several(first, others.collect::<PyResult<_>>()?))
+        };
+        copied().inspect_err(|_| self.mailbox.requeue_unseen())
+    }
+
     /// Returns the next message, or `None` if there is none now or the next call fails.
     fn look_further(&mut self) -> Option<MessagePointer> {
         match self.look() {
@@ -257,6 +287,14 @@ impl State {
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
     }
+}
+
+/// A private copy of a message.
+enum ReceivedParts<'py> {
+    /// The message is not one of parts.
+    Whole(Bound<'py, PyBytes>),
+    /// The first part, and the others.
+    Several(Bound<'py, PyBytes>, Vec<PartBuffer>),
 }
 
 /// Returns the order of this name; `None` for the best that the machine has.
@@ -418,6 +456,34 @@ impl PyMailbox {
             }
             Ok(batch)
         })?
+    }
+
+    /// Waits for the next message and returns its parts, if `Sender.send_parts` sent it.
+    ///
+    /// The first part is `bytes`. The others are objects with writable buffers, each in private
+    /// memory of its own. Any other message is returned as `bytes`, like by `recv`.
+    ///
+    /// Args:
+    ///     timeout: Seconds to wait; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     The exceptions of `recv`.
+    #[pyo3(signature = (timeout = None))]
+    fn recv_parts<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match self.next(py, timeout, |state, message| state.copy_parts(py, message))?? {
+            ReceivedParts::Whole(message) => Ok(message.into_any()),
+            ReceivedParts::Several(first, others) => {
+                let mut parts = vec![first.into_any()];
+                for other in others {
+                    parts.push(Bound::new(py, other)?.into_any());
+                }
+                Ok(PyList::new(py, parts)?.into_any())
+            }
+        }
     }
 
     /// Waits for the next message and returns a view of it, without a copy.

@@ -5,14 +5,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tontine::Error;
 use tontine::mailbox::{ListenerCheck, WaitStrategy};
 
-use crate::bytes::MessageBytes;
+use crate::bytes::{LONG, MessageBytes};
 use crate::failure::exception;
 use crate::listener::PyListener;
+use crate::parts::OutgoingParts;
 use crate::shared::{self, Shared, duplicate, options};
 use crate::wait::{Timeout, spin as spin_time};
 
@@ -21,9 +23,6 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(2);
 
 /// Maximum time that a wait keeps other threads from using the sender.
 const MAX_LOCKED: Duration = Duration::from_millis(20);
-
-/// Number of bytes from which a copy releases the interpreter's lock.
-const LONG: usize = 64 << 10;
 
 /// Sends messages to one mailbox, and learns when its owner dies.
 ///
@@ -44,6 +43,8 @@ const LONG: usize = 64 << 10;
 ///         message is a quarter of it.
 ///     first_chunk: Number of bytes of the memory in which messages wait until the receiver accepts
 ///         the sender. It grows up to `cap` later.
+///     large_backlog: Maximum number of bytes of the memory in which messages of 64 KiB and more
+///         wait (default: `cap`). It grows further for a message that does not fit.
 ///     spin: Seconds to poll before each sleep in the kernel (at most 0.1).
 ///     allow_uids: Other users who may own the mailbox. By default only this user may.
 ///     raise_descriptor_limit: If false, a lack of descriptors does not raise the process's soft
@@ -114,9 +115,9 @@ impl PySender {
 impl PySender {
     #[new]
     #[pyo3(signature = (
-        address, *, timeout = 0.0, cap = None, first_chunk = 4096, spin = 20e-6,
-        allow_uids = Vec::new(), raise_descriptor_limit = true, _listener = None, _held = false,
-        _required = false
+        address, *, timeout = 0.0, cap = None, first_chunk = 4096, large_backlog = None,
+        spin = 20e-6, allow_uids = Vec::new(), raise_descriptor_limit = true, _listener = None,
+        _held = false, _required = false
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
@@ -125,6 +126,7 @@ impl PySender {
         timeout: Option<f64>,
         cap: Option<u64>,
         first_chunk: u64,
+        large_backlog: Option<u64>,
         spin: f64,
         allow_uids: Vec<u32>,
         raise_descriptor_limit: bool,
@@ -137,7 +139,8 @@ impl PySender {
         let options = options(cap, allow_uids, raise_descriptor_limit)
             .wait_strategy(WaitStrategy::SpinThenSleep(poll_time))
             .interruptible(true)
-            .first_chunk(first_chunk);
+            .first_chunk(first_chunk)
+            .large_backlog(large_backlog.unwrap_or(u64::MAX));
         // Several processes may hold the socket of a queue, and receive in turn.
         let attended = _listener.filter(|_| _required);
         let options = match _listener {
@@ -270,6 +273,54 @@ impl PySender {
             }
         }
         Ok(())
+    }
+
+    /// Sends several parts as one message, and waits while there is no free space.
+    ///
+    /// Each part is copied once, to a multiple of 64 bytes in the receiver's memory (except the
+    /// first). `Mailbox.recv_parts` returns them; for other receivers it is a message with a table
+    /// of the parts at its beginning.
+    ///
+    /// Args:
+    ///     parts: A list of at least one object with a contiguous buffer.
+    ///     timeout: Seconds to wait; None waits indefinitely.
+    ///
+    /// Raises:
+    ///     ValueError: The list is empty.
+    ///     Other exceptions: As for `send`.
+    #[pyo3(signature = (parts, timeout = None))]
+    fn send_parts(
+        &self,
+        py: Python<'_>,
+        parts: Vec<Bound<'_, PyAny>>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        if parts.is_empty() {
+            return Err(PyValueError::new_err("expected at least one part, found none"));
+        }
+        let parts = OutgoingParts::of(&parts)?;
+        let limit = Timeout::of(timeout)?;
+        loop {
+            let (sent, armed) = self.sender.with(py, |sender| {
+                let sent = if parts.len() < LONG {
+                    parts.try_send(sender)
+                } else {
+                    py.detach(|| parts.try_send(sender))
+                };
+                match sent {
+                    Err(Error::WouldBlock) => Ok((false, sender.arm(parts.len())?)),
+                    sent => sent.map(|()| (true, false)),
+                }
+            })?;
+            if sent {
+                return Ok(());
+            }
+            if armed {
+                limit.sleep(py, self.descriptor.as_fd())?;
+            } else {
+                limit.step(py)?;
+            }
+        }
     }
 
     /// Sends a message, and waits for free space while the event loop runs other tasks.

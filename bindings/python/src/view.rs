@@ -3,6 +3,7 @@
 #![allow(unsafe_code, reason = "the buffer interface")]
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,6 +11,9 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyWeakrefMethods, PyWeakrefReference};
+
+use crate::buffer::PartBuffer;
+use crate::bytes::LONG;
 
 /// A message in the sender's memory.
 #[derive(Clone, Copy)]
@@ -32,6 +36,33 @@ impl MessagePointer {
             unsafe { self.start.copy_to_nonoverlapping(copy.as_mut_ptr(), self.length) };
             Ok(())
         })
+    }
+
+    /// Returns a part of the message.
+    pub(crate) fn part(self, range: &Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.length);
+        // SAFETY: the part begins inside the message, or at its end.
+        Self { start: unsafe { self.start.add(range.start) }, length: range.end - range.start }
+    }
+
+    /// Copies the message, whose mailbox the caller has locked, into private memory.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub(crate) fn copy_to_buffer(self, py: Python<'_>) -> PyResult<PartBuffer> {
+        let buffer = PartBuffer::new(self.length)?;
+        if self.length < LONG {
+            self.copy_to(&buffer);
+        } else {
+            py.detach(|| self.copy_to(&buffer));
+        }
+        Ok(buffer)
+    }
+
+    /// Copies the message to a new buffer of its length.
+    fn copy_to(self, buffer: &PartBuffer) {
+        // SAFETY: as in `copy`; no other thread has the buffer.
+        unsafe { self.start.copy_to_nonoverlapping(buffer.start(), self.length) }
     }
 }
 

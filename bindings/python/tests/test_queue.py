@@ -212,7 +212,8 @@ def test_put_continues_while_consumer_is_busy(context: BaseContext) -> None:
         queue.put(bytes(50_000), timeout=30)
     while True:
         try:
-            for _ in range(10):
+            # Three of these need memory of 32 MiB.
+            for _ in range(3):
                 queue.put(bytes(10_000_000), timeout=10)
             break
         except Full:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import atexit
 import errno
 import os
-import pickle
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pickle import dumps
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from weakref import WeakSet, ref
 
 from ._errors import AddressInUse, NoMailbox, NoSenders, SenderDied, TimedOut, WouldBlock
+from ._pickling import LARGE, PROTOCOL, dump_large, expected, load, load_in_place
 from ._tontine import Listener, Mailbox, Sender
 from ._watch import Watches
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Empty", "Full", "Queue"]
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 #: Default of ``max_bytes``. Memory is used only as far as it is needed.
 _MAX_BYTES = 1 << 30
@@ -31,9 +34,13 @@ _MAX_BYTES = 1 << 30
 #: Number of bytes that a producer can put before a consumer accepts it.
 _FIRST_CHUNK = 1 << 20
 
+#: Default of ``large_backlog``. Memory that is soon used again is in the processors' caches.
+_LARGE_BACKLOG = 8 << 20
+
 #: What every process that has the queue knows of it.
 _SETTINGS = (
     "_max_bytes",
+    "_large_backlog",
     "_pickled",
     "_allow_uids",
     "_report_deaths",
@@ -70,6 +77,9 @@ class Queue(Generic[T]):
     Args:
         max_bytes: Maximum number of bytes of one producer's objects in the queue. A single object
             may have a quarter of it.
+        large_backlog: Maximum number of bytes of the memory in which one producer's objects of 64
+            KiB and more wait, unless a single object needs more (default 8 MiB). While it is full,
+            ``put`` waits.
         address: An address that unrelated programs share: a path, or "@" and a name. The process
             that first calls ``get`` then makes the address, and ``put`` waits for it. By default a
             new name, which this process makes, and of which nothing is left when all processes
@@ -90,6 +100,7 @@ class Queue(Generic[T]):
         self,
         *,
         max_bytes: int = _MAX_BYTES,
+        large_backlog: int = _LARGE_BACKLOG,
         address: str | os.PathLike[str] | None = None,
         pickled: bool = True,
         allow_uids: Sequence[int] = (),
@@ -102,6 +113,7 @@ class Queue(Generic[T]):
                 "unpickling executes code"
             )
         self._max_bytes = max_bytes
+        self._large_backlog = large_backlog
         self._pickled = pickled
         self._allow_uids = tuple(allow_uids)
         self._report_deaths = report_deaths
@@ -207,11 +219,13 @@ class Queue(Generic[T]):
             AddressInUse: Another live process is the consumer.
         """
         mailbox = self._mailbox or self.bind()
+        wait = timeout if block else 0.0
         if self._watches is not None:
-            message = self._recv_watching(mailbox, self._watches, timeout if block else 0.0)
-            return self._load(message)
+            recv = mailbox.recv_parts if self._pickled else mailbox.recv
+            message = self._recv_watching(mailbox, self._watches, wait, recv)
+            return load(message) if self._pickled else cast(T, message)
         try:
-            return self._load(mailbox.recv(timeout if block else 0.0))
+            return load(mailbox.recv_parts(wait)) if self._pickled else cast(T, mailbox.recv(wait))
         except (TimedOut, WouldBlock):
             raise Empty from None
 
@@ -237,13 +251,19 @@ class Queue(Generic[T]):
                 self._watches = Watches()
             self._watches.add(process)
 
-    def _recv_watching(self, mailbox: Mailbox, watches: Watches, timeout: float | None) -> bytes:
-        """Waits for a message, and for the end of the watched processes."""
+    def _recv_watching(
+        self,
+        mailbox: Mailbox,
+        watches: Watches,
+        timeout: float | None,
+        recv: Callable[[float], M],
+    ) -> M:
+        """Waits for a message of ``recv``, and for the end of the watched processes."""
         _check_timeout(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                return mailbox.recv(0.0)
+                return recv(0.0)
             except SenderDied as died:
                 watches.note_death(died.pid)
                 raise
@@ -266,6 +286,35 @@ class Queue(Generic[T]):
     def get_nowait(self) -> T:
         """Removes and returns an object like ``get(block=False)``."""
         return self.get(block=False)
+
+    @contextmanager
+    def get_view(self, block: bool = True, timeout: float | None = None) -> Iterator[T]:
+        """Removes an object, whose large buffers stay in place until a ``with`` statement ends.
+
+        They are read-only, and not copied. Delete the arrays before the statement ends, or let a
+        function's end do so; nothing else is received until then::
+
+            with queue.get_view() as frame:
+                total = frame.sum()
+                del frame
+
+        The end of the statement acknowledges the object. Do not fork meanwhile.
+
+        Raises:
+            BufferError: The statement has ended, and an array is still in use.
+            Other exceptions: As for ``get``.
+        """
+        mailbox = self._mailbox or self.bind()
+        wait = timeout if block else 0.0
+        try:
+            if self._watches is None:
+                message = mailbox.recv_view(wait)
+            else:
+                message = self._recv_watching(mailbox, self._watches, wait, mailbox.recv_view)
+        except (TimedOut, WouldBlock):
+            raise Empty from None
+        with message as view:
+            yield load_in_place(view) if self._pickled else cast(T, view)
 
     def task_done(self) -> None:
         """Tells the producer that the object last returned is processed.
@@ -300,6 +349,7 @@ class Queue(Generic[T]):
             timeout=timeout if self._is_named or required else 0.0,
             cap=self._max_bytes,
             first_chunk=_FIRST_CHUNK,
+            large_backlog=self._large_backlog,
             allow_uids=self._allow_uids,
             raise_descriptor_limit=self._raise_descriptor_limit,
             _listener=self._listener,
@@ -330,7 +380,11 @@ class Queue(Generic[T]):
             Closed: The consumer closed the queue. The object was not put.
             TooLarge: The pickled object has more bytes than a quarter of ``max_bytes``.
         """
-        message = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL) if self._pickled else cast(bytes, obj)
+        parts = None
+        if not self._pickled:
+            message: Any = obj
+        elif expected.objects or len(message := dumps(obj, PROTOCOL)) >= LARGE:
+            message, *parts = dump_large(obj)
         if not block:
             timeout = 0.0
         try:
@@ -340,7 +394,10 @@ class Queue(Generic[T]):
                 deadline = None if timeout is None else time.monotonic() + timeout
                 sender = self._connect(timeout, required=False)
                 timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
-            sender.send(message, timeout)
+            if parts:
+                sender.send_parts([message, *parts], timeout)
+            else:
+                sender.send(message, timeout)
         except (TimedOut, NoMailbox) as error:
             if isinstance(error, NoMailbox) and not self._is_named:
                 raise
@@ -365,7 +422,9 @@ class Queue(Generic[T]):
             unread = self._sender.take_unread()
             self._sender.close()
             self._sender = None
-        return [self._load(message) for message in unread]
+        if not self._pickled:
+            return cast("list[T]", unread)
+        return [load_in_place(memoryview(bytearray(message))) for message in unread]
 
     # Both.
 
@@ -401,9 +460,6 @@ class Queue(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<tontine.Queue {self._address!r}>"
-
-    def _load(self, message: bytes) -> T:
-        return pickle.loads(message) if self._pickled else cast(T, message)
 
 
 def _check_timeout(timeout: float | None) -> None:
