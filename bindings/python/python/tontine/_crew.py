@@ -386,4 +386,7 @@ def _exit_code(process: BaseProcess) -> int | None:
     if process._popen.method == "forkserver":  # type: ignore[attr-defined]
         # The fork server reports the end of its child a moment later.
         process.join(1.0)
-    return process.exitcode
+    exitcode = process.exitcode
+    # Otherwise `multiprocessing` keeps it among the children of this process.
+    process.join(0)
+    return exitcode
