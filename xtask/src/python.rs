@@ -107,11 +107,14 @@ pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
         for _ in 0..request.repeat {
             passed &= test(environment, &package)?;
         }
+        if version.uses_abi3() {
+            passed &= test_peers(environment, &package, request.one)?;
+        }
         if version.uses_abi3() && abi3_wheel.replace(wheel).is_none() {
             install(environment, &["mypy"])?;
             let mut mypy = Command::new(environment.join("mypy"));
             mypy.args(["--strict", "--cache-dir", "/dev/null"]);
-            mypy.args(["python", "tests", "examples", "bench"]).current_dir(&package);
+            mypy.args(["python", "tests", "examples", "bench", "peers"]).current_dir(&package);
             passed &= succeeds(&mut mypy)?;
             if request.bench {
                 install(environment, &["pyzmq"])?;
@@ -255,6 +258,19 @@ fn test(environment: &Path, package: &Path) -> io::Result<bool> {
         pytest.env("TONTINE_PROGRAM", built);
     }
     succeeds(pytest.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package))
+}
+
+/// Runs the tests of other packages that `peers/README.md` in the package describes; with `one`,
+/// those of one package with one start method.
+fn test_peers(environment: &Path, package: &Path, one: bool) -> io::Result<bool> {
+    let mut peers = Command::new(environment.join("python"));
+    peers.arg("peers/run.py");
+    if one {
+        peers.args(["--suite", "multiprocessing", "--method", "fork"]);
+    } else {
+        install(environment, &["joblib"])?;
+    }
+    succeeds(peers.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package))
 }
 
 /// Runs a program.
