@@ -1,8 +1,8 @@
-"""Runs tests of other packages with Tontine's classes in the place of theirs.
+"""Runs tests of other packages with Tontine's classes instead of theirs.
 
 Each test of CPython runs in a process of its own, and so do the tests of each function of joblib. A
-test that hangs is stopped after a timeout. A test that does not pass
-must be listed in README.md next to this file, and a listed test must not pass.
+test that hangs is stopped after a timeout. A test that does not pass must be listed in README.md
+next to this file, and a listed test must not pass.
 """
 
 from __future__ import annotations
