@@ -2,7 +2,8 @@
 
 Each row is a ratio of messages per second, ours divided by the rival's. Both are measured in turn,
 in fresh processes of one run; the row shows the median of the pairs' ratios and a 95 % interval of
-that median (order statistics). Rows whose rival is not installed are skipped.
+that median (order statistics). Rows whose rival is not installed are skipped. A row of memory is a
+ratio of peaks, of which less is better.
 
     python compare.py [--pairs 21]
 """
@@ -10,6 +11,7 @@ that median (order statistics). Rows whose rival is not installed are skipped.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from math import comb
 from multiprocessing import shared_memory
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -41,15 +44,19 @@ def timed(receive: Callable[[], object], count: int) -> float:
     return time.perf_counter() - start
 
 
-def rate(pair: Pair, count: int) -> float:
-    """Returns the messages per second of a receiver in this process and a sender in another."""
+def rate(pair: Pair, count: int, senders: int) -> float:
+    """Returns the messages per second of a receiver in this process and senders in others."""
     send, receive, open_ = pair
     arguments = open_()
-    process = multiprocessing.get_context("fork").Process(target=send, args=(*arguments, count))
-    process.start()
-    seconds = receive(*arguments, count)
-    process.join()
-    return (count - 1) / seconds
+    context = multiprocessing.get_context("fork")
+    share = count // senders
+    processes = [context.Process(target=send, args=(*arguments, share)) for _ in range(senders)]
+    for process in processes:
+        process.start()
+    seconds = receive(*arguments, share * senders)
+    for process in processes:
+        process.join()
+    return (share * senders - 1) / seconds
 
 
 # Queues of objects.
@@ -72,6 +79,26 @@ def tontine_queue() -> tuple[Any, ...]:
 
 QUEUE: Pair = (put_all, get_all, tontine_queue)
 MP_QUEUE: Pair = (put_all, get_all, lambda: (multiprocessing.Queue(),))
+
+
+def put_tuples(queue: Any, count: int) -> None:
+    for number in range(count):
+        queue.put(("name", number, 2.5))
+
+
+def put_arrays(queue: Any, count: int) -> None:
+    for _ in range(count):
+        queue.put(FRAME)
+
+
+def get_arrays(queue: Any, count: int) -> float:
+    return timed(lambda: look(queue.get()), count)
+
+
+TUPLES: Pair = (put_tuples, get_all, tontine_queue)
+MP_TUPLES: Pair = (put_tuples, get_all, lambda: (multiprocessing.Queue(),))
+ARRAYS: Pair = (put_arrays, get_arrays, tontine_queue)
+MP_ARRAYS: Pair = (put_arrays, get_arrays, lambda: (multiprocessing.Queue(),))
 
 
 # Bytes.
@@ -235,14 +262,72 @@ REUSED: Pair = (
 )
 CREATED: Pair = (create_frames, created_frames, lambda: (multiprocessing.SimpleQueue(),))
 
-ROWS: list[tuple[str, Pair, Pair, int]] = [
-    ("Queue ÷ multiprocessing.Queue", QUEUE, MP_QUEUE, MESSAGES),
-    ("Mailbox ÷ multiprocessing.Pipe", SINGLE, PIPE, MESSAGES),
-    ("Mailbox ÷ pyzmq ipc, single calls", SINGLE, ZMQ, MESSAGES),
-    ("Mailbox ÷ pyzmq ipc, our calls batched", BATCHED, ZMQ, MESSAGES),
-    ("1 MiB frames ÷ shared_memory, blocks reused", VIEWS, REUSED, FRAMES),
-    ("1 MiB frames ÷ shared_memory, a block per frame", VIEWS, CREATED, FRAMES),
+#: Name, our way, the rival's way, number of messages, and number of senders.
+ROWS: list[tuple[str, Pair, Pair, int, int]] = [
+    ("Queue ÷ multiprocessing.Queue", QUEUE, MP_QUEUE, MESSAGES, 1),
+    ("Queue ÷ m.Queue, small tuples, 1 producer", TUPLES, MP_TUPLES, MESSAGES, 1),
+    ("Queue ÷ m.Queue, small tuples, 4 producers", TUPLES, MP_TUPLES, MESSAGES, 4),
+    ("Queue ÷ m.Queue, 1 MiB arrays, 1 producer", ARRAYS, MP_ARRAYS, FRAMES, 1),
+    ("Queue ÷ m.Queue, 1 MiB arrays, 4 producers", ARRAYS, MP_ARRAYS, FRAMES, 4),
+    ("Mailbox ÷ multiprocessing.Pipe", SINGLE, PIPE, MESSAGES, 1),
+    ("Mailbox ÷ pyzmq ipc, single calls", SINGLE, ZMQ, MESSAGES, 1),
+    ("Mailbox ÷ pyzmq ipc, our calls batched", BATCHED, ZMQ, MESSAGES, 1),
+    ("1 MiB frames ÷ shared_memory, blocks reused", VIEWS, REUSED, FRAMES, 1),
+    ("1 MiB frames ÷ shared_memory, a block per frame", VIEWS, CREATED, FRAMES, 1),
 ]
+
+
+# Memory of a whole program: `examples/frame_loader.py`.
+
+
+def memory(processes: set[int]) -> int:
+    """Returns the bytes that processes take: each one's share of private memory and files, and
+    every object of shared memory once, with all its pages."""
+    total = 0
+    shared: dict[str, int] = {}
+    for process in processes:
+        folder = Path(f"/proc/{process}")
+        try:
+            rollup, maps = (folder / "smaps_rollup").read_text(), (folder / "maps").read_text()
+        except OSError:
+            continue  # It has ended.
+        sizes = dict(line.split(":", 1) for line in rollup.splitlines()[1:])
+        total += sum(int(sizes[name].split()[0]) << 10 for name in ("Pss_Anon", "Pss_File"))
+        for line in maps.splitlines():
+            fields = line.split(maxsplit=5)
+            if len(fields) == 6 and fields[5].startswith(("/memfd:", "/dev/shm/")):
+                first, last = (int(end, 16) for end in fields[0].split("-"))
+                shared[fields[4]] = last - first
+    return total + sum(shared.values())
+
+
+def tree(process: int) -> set[int]:
+    """Returns a process and its descendants."""
+    found: set[int] = set()
+    new = {process}
+    while new:
+        found |= new
+        children: set[int] = set()
+        for parent in new:
+            with contextlib.suppress(OSError):
+                children |= set(
+                    map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+                )
+        new = children - found
+    return found
+
+
+def loader_peak(way: str) -> float:
+    """Returns the largest sample of the loader's memory in MiB."""
+    program = Path(__file__).parents[1] / "examples" / "frame_loader.py"
+    command = [sys.executable, str(program), way, "1000"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, memory(tree(process.pid)))
+            time.sleep(0.005)
+    assert process.returncode == 0
+    return peak / (1 << 20)
 
 
 def median(values: list[float]) -> float:
@@ -271,7 +356,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=21)
     pairs = parser.parse_args().pairs
-    for name, ours, rival, count in ROWS:
+    for name, ours, rival, count, senders in ROWS:
         if rival is ZMQ:
             try:
                 import_module("zmq")
@@ -282,11 +367,17 @@ def main() -> None:
         for number in range(pairs):
             # Each comes first in every other pair.
             order = (ours, rival) if number % 2 else (rival, ours)
-            rates = {id(pair): rate(pair, count) for pair in order}
+            rates = {id(pair): rate(pair, count, senders) for pair in order}
             own.append(rates[id(ours)])
             ratios.append(rates[id(ours)] / rates[id(rival)])
         low, high = interval(ratios)
         print(f"{name:50} {median(ratios):6.2f} [{low:.2f}, {high:.2f}]  {median(own):12,.0f}/s")
+    peaks = [(loader_peak("fork"), loader_peak("multiprocessing")) for _ in range(pairs)]
+    ratios = [ours / rival for ours, rival in peaks]
+    low, high = interval(ratios)
+    own_peak = median([ours for ours, _ in peaks])
+    name = "loader's peak memory ÷ with multiprocessing"
+    print(f"{name:50} {median(ratios):6.2f} [{low:.2f}, {high:.2f}]  {own_peak:12,.0f} MiB")
     times = list(import_times(pairs))
     low, high = interval(times)
     print(f"{'import tontine':50} {median(times):6.1f} [{low:.1f}, {high:.1f}] ms")
