@@ -18,7 +18,7 @@ import tontine
 import unit
 from scripts import rename_in_scripts
 
-#: Classes of which all tests run. The suite makes one from each for processes, threads and managers.
+#: Classes of which all tests run. The suite derives classes for processes, threads and managers.
 CLASSES = ("TestQueue", "TestPool", "TestPoolWorkerErrors", "TestPoolWorkerLifetime")
 
 #: Tests outside these classes that use a queue or a pool, and classes of such tests.
