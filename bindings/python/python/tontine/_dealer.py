@@ -423,14 +423,18 @@ class Dealer:
         if deaths <= self._retries:
             run.deaths[index] = deaths
             return True
+        keywords: dict[str, Any] = {}
         if run.form == "call":
-            args, keywords = argument
-            argument = args if keywords or len(args) != 1 else args[0]
+            argument, keywords = argument
+        is_tuple = run.form != "one" and isinstance(argument, tuple)
+        if is_tuple and len(argument) == 1 and not keywords:
+            argument = argument[0]
         workers = "1 worker" if deaths == 1 else f"{deaths} workers"
         name = getattr(run.function, "__qualname__", None) or repr(run.function)
         text = (
             f"{workers} died of this task, the last with exit code {exitcode}"
             f"{' (out of memory)' if oom else ''}: {name} with {_shortened(argument)}"
+            f"{f' and {_shortened(keywords)}' if keywords else ''}"
         )
         run.fail(index, WorkerDied(text, run.function, argument, exitcode, oom))
         return False

@@ -86,10 +86,12 @@ class WorkerDied(RuntimeError):
 
     Attributes:
         function: The function that the task called.
-        argument: Its argument; a tuple of all arguments if there are several.
+        argument: Its argument; a tuple of the positional arguments if there are several or none, or
+            if there are keyword arguments.
         exitcode: The exit code of the last worker, or minus the number of the signal that ended it;
             ``None`` if another part of the program has waited for that process.
-        signal: The signal that ended the last worker, or ``None``.
+        signal: The signal that ended the last worker, or ``None``; a plain number if Python has no
+            name for it.
         oom: ``True`` if the kernel killed the last worker because its memory cgroup was full;
             ``None`` if that is not known.
     """
@@ -107,8 +109,15 @@ class WorkerDied(RuntimeError):
         super().__init__(text, function, argument, exitcode, oom)
         self.function, self.argument = function, argument
         self.exitcode, self.oom = exitcode, oom
-        is_signal = exitcode is not None and exitcode < 0
-        self.signal = signal.Signals(-exitcode) if is_signal and exitcode is not None else None
+        self.signal = None if exitcode is None or exitcode >= 0 else _signal(-exitcode)
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+def _signal(number: int) -> int:
+    try:
+        return signal.Signals(number)
+    except ValueError:
+        # Most real-time signals have no name.
+        return number
