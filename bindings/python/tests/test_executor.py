@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import gc
 import os
 import random
@@ -140,7 +141,14 @@ def test_worker_died_names_task_and_cause() -> None:
         assert (exited.value.exitcode, exited.value.signal) == (7, None)
         with pytest.raises(WorkerDied) as mapped:
             list(executor.map(die, [1, 2]))
-        assert mapped.value.argument in [(1,), (2,)]
+        assert mapped.value.argument in [1, 2]
+        # A real-time signal, for which Python has no name.
+        with pytest.raises(WorkerDied, match="exit code -40") as unnamed:
+            executor.submit(kill_self, signal.SIGRTMIN + 6).result()
+        assert unnamed.value.signal == signal.SIGRTMIN + 6
+        with pytest.raises(WorkerDied, match=r"die with \(\) and {'_': 'x'}$") as keyword:
+            executor.submit(die, _="x").result()
+        assert keyword.value.argument == ()
         assert executor.submit(square, 3).result() == 9
     with Executor(1, retries=0) as executor, pytest.raises(WorkerDied, match="^1 worker died"):
         executor.submit(die, 1).result()
@@ -444,8 +452,41 @@ def test_cloudpickle_passes_functions_without_names() -> None:
 def test_callback_that_raises_disturbs_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     with Pool(1) as pool:
         assert pool.apply_async(square, (2,), callback=lambda _: 1 // 0).get() == 4
+        assert pool.apply_async(square, (2,), callback=leave).get() == 4
         assert pool.apply(square, (3,)) == 9
-    assert "ZeroDivisionError" in capfd.readouterr().err
+    with Executor(1) as executor:
+        for call in (executor.submit(square, 2), executor.submit(divmod, 1, 0)):
+            call.add_done_callback(leave)
+        assert executor.submit(square, 3).result() == 9
+    errors = capfd.readouterr().err
+    assert "ZeroDivisionError" in errors and errors.count("SystemExit") == 3
+
+
+def leave(_: object) -> None:
+    sys.exit("as requested")
+
+
+def test_stop_iteration_of_task_does_not_end_results() -> None:
+    with Executor(1) as executor, Pool(1) as pool:
+        for results in (executor.map(next, [iter([]), iter([1])]), pool.imap(next, [iter([])])):
+            with pytest.raises(RuntimeError, match="a task raised StopIteration"):
+                next(results)
+
+
+class Refused(Exception):
+    def __init__(self, code: int, *, reason: str) -> None:
+        super().__init__(f"{code} {reason}")
+        self.code = code
+
+
+def refuse(_: object) -> None:
+    raise Refused(403, reason="forbidden")
+
+
+def test_exception_keeps_its_class() -> None:
+    with Executor(1) as executor, pytest.raises(Refused, match="^403 forbidden$") as raised:
+        executor.submit(refuse, 1).result()
+    assert raised.value.code == 403 and "in refuse" in str(raised.value.__cause__)
 
 
 MEMORY = Path("/sys/fs/cgroup/memory")

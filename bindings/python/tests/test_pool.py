@@ -52,13 +52,15 @@ def misbehave(what: str) -> str:
     if what == "loads badly":
         return LoadsBadly()  # type: ignore[return-value]
     if what == "unpicklable error":
-        raise Unpicklable("a", "b")
+        raise Unpicklable()
+    if what == "late":
+        raise TimeoutError("of the task")
     return what
 
 
 class Unpicklable(Exception):
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(one)
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
 
 
 def worker_pid(_: int) -> int:
@@ -109,6 +111,9 @@ def test_exception_of_function_is_raised(context: BaseContext) -> None:
         assert "in misbehave" in str(raised.value.__cause__)
         with pytest.raises(RuntimeError, match="Unpicklable"):
             pool.map(misbehave, ["unpicklable error"])
+        with pytest.raises(TimeoutError, match="of the task") as late:
+            next(pool.imap(misbehave, ["late"]))
+        assert "in misbehave" in str(late.value.__cause__)
         with pytest.raises((AttributeError, pickle.PicklingError)):
             pool.map(misbehave, ["unpicklable"])
         assert pool.map(misbehave, ["fine"]) == ["fine"]

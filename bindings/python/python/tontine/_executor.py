@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import Executor as _Executor
+from concurrent.futures import TimeoutError as _TimeoutError
 from multiprocessing import util
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
@@ -170,7 +171,8 @@ def _results(
     try:
         while True:
             try:
-                result = stream.next(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                result = stream.next(left, _TimeoutError)
             except StopIteration:
                 return
             if source is not None:

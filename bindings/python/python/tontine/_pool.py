@@ -86,10 +86,7 @@ class ResultIterator(Generic[T]):
             TimeoutError: There was none in time.
             Exception: What the task raised.
         """
-        try:
-            result: T = self._stream.next(timeout)
-        except TimeoutError as error:
-            raise (_TimeoutError() if not error.args else error) from None
+        result: T = self._stream.next(timeout, _TimeoutError)
         return result
 
     __next__ = next

@@ -6,7 +6,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
@@ -142,10 +142,17 @@ class Calls(Run):
 
     def deliver(self, index: int, values: list[Any]) -> None:
         for position, value in enumerate(values, index):
-            self._futures.pop(position).set_result(value)
+            try:
+                self._futures.pop(position).set_result(value)
+            except BaseException:
+                # A callback raised what is no `Exception`; the crew's thread goes on.
+                traceback.print_exc()
 
     def fail(self, index: int, error: BaseException) -> None:
-        self._futures.pop(index).set_exception(error)
+        try:
+            self._futures.pop(index).set_exception(error)
+        except BaseException:
+            traceback.print_exc()
 
     def cancel(self, error: BaseException) -> None:
         self.drop()
@@ -206,11 +213,10 @@ class All(Run):
                 self._callback(self.result())
             elif self._error is not None and self._error_callback is not None:
                 self._error_callback(self._error)
-        except Exception:
+        except BaseException:
             # The crew's thread goes on.
             traceback.print_exc()
-        finally:
-            self._done.set()
+        self._done.set()
 
     def result(self) -> Any:
         """Returns the results, once all are there."""
@@ -337,12 +343,12 @@ class Stream(Run):
             self.abandoned = True
             self._changed.notify_all()
 
-    def next(self, timeout: float | None = None) -> Any:
+    def next(self, timeout: float | None, late: type[Exception]) -> Any:
         """Returns the next result, or raises its exception.
 
         Raises:
             StopIteration: There are no more results.
-            TimeoutError: There was no result in time.
+            late: There was no result in time.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
@@ -353,12 +359,15 @@ class Stream(Run):
                     raise self._cancelled
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise TimeoutError
+                    raise late
                 self._changed.wait(left)
             self._taken += 1
             if self._has_source:
                 self._changed.notify_all()
         if type(result) is _Failure:
+            if isinstance(result.error, StopIteration):
+                # It would end the iteration, as if there were no more results.
+                raise RuntimeError("a task raised StopIteration") from result.error
             raise result.error
         return result
 
@@ -366,11 +375,6 @@ class Stream(Run):
         if self._ordered:
             return self._by_index.pop(self._taken, _MISSING)
         return self._arrived.popleft() if self._arrived else _MISSING
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    __next__ = next
 
 
 class _Failure:

@@ -7,6 +7,7 @@ import pickle
 import signal
 import traceback
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from multiprocessing import reduction
 from typing import Any, NamedTuple
@@ -134,6 +135,7 @@ def _ignore(_number: int, _frame: object) -> None:
 def _run_packets(assignment: Assignment, tasks: Mailbox, results: Sender) -> None:
     board, slot, worker = assignment.board.board, assignment.slot, assignment.worker
     dumps = pickler(assignment.cloudpickle)
+    dump_error = partial(pickle_error, dumps)
     pickled: bytes | None = None
     function: Any = None
     while message := tasks.recv():
@@ -150,23 +152,41 @@ def _run_packets(assignment: Assignment, tasks: Mailbox, results: Sender) -> Non
             if packet.size > 1:
                 send_split(results, worker, packet.first, packet.size)
             else:
-                send_raised(results, worker, packet.first, pickle_error(error))
+                send_raised(results, worker, packet.first, dump_error(error))
             continue
         first, form = packet.first, packet.form
         run_tasks(
-            board, slot, results, worker, first, function, form, arguments, dumps, pickle_error
+            board, slot, results, worker, first, function, form, arguments, dumps, dump_error
         )
 
 
-def pickle_error(error: BaseException) -> bytes:
+def pickle_error(dumps: Callable[[Any], bytes], error: BaseException) -> bytes:
     """Pickles an exception with its traceback; its text if the exception cannot be pickled."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    try:
-        pickled = pickle.dumps((error, trace))
-        pickle.loads(pickled)
-        return pickled
-    except Exception:
-        return pickle.dumps((RuntimeError(repr(error)), trace))
+    for form in (error, _Copy(error)):
+        try:
+            pickled = dumps((form, trace))
+            pickle.loads(pickled)
+            return pickled
+        except Exception:
+            pass
+    return dumps((RuntimeError(repr(error)), trace))
+
+
+class _Copy:
+    """An exception to unpickle without its ``__init__``, which may expect other arguments."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copy, (type(self._error), self._error.args, self._error.__dict__)
+
+
+def _copy(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 def unpickle_error(pickled: bytes) -> BaseException:
