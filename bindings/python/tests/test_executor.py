@@ -489,6 +489,30 @@ def test_exception_keeps_its_class() -> None:
     assert raised.value.code == 403 and "in refuse" in str(raised.value.__cause__)
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_executor_of_main_module_starts_no_workers_in_workers(tmp_path: Path, method: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import multiprocessing, sys, time, tontine\n"
+        f"executor = tontine.Executor(1, multiprocessing.get_context({method!r}))\n"
+        "if len(sys.argv) > 1: executor.submit(abs, 1)\n"
+        "def has_workers():\n"
+        # Long enough for the second attempt to start a worker.
+        "    end = time.monotonic() + 0.5\n"
+        "    while not executor.pids and time.monotonic() < end: time.sleep(0.01)\n"
+        "    return bool(executor.pids)\n"
+        "if __name__ == '__main__':\n"
+        "    print(executor.submit(has_workers).result())\n"
+    )
+    for arguments, out, text in [
+        ([], "False\n", ""),
+        (["use"], "", "a worker that imports the main module runs it"),
+    ]:
+        command = [sys.executable, str(program), *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert ended.stdout == out and text in ended.stderr, ended
+
+
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 

@@ -92,8 +92,9 @@ class Crew:
         self._has_ended = False
         #: How many workers in succession ended before they were ready.
         self._failed_starts = 0.0
-        #: True from a failure of all starts until there is a task again.
-        self._is_paused = False
+        #: True from a failure of all starts until there is a task again. Also while a worker imports
+        #: the main module: if this makes an executor, its workers would import the module in turn.
+        self._is_paused = self._is_in_import()
         #: When the next attempt to start a worker is due.
         self._start_at = 0.0
         self._oom = OomCounter()
@@ -132,11 +133,23 @@ class Crew:
                 f"its workers belong to process {self.pid}, which forked this one: open another "
                 "one in this process, or pass results to that process"
             )
+        if self._is_in_import():
+            raise RuntimeError(
+                "a worker that imports the main module runs it; let the module call it only behind "
+                '`if __name__ == "__main__":`'
+            )
+
+    def _is_in_import(self) -> bool:
+        """Returns whether this process imports the main module before its own work."""
+        is_importing = getattr(multiprocessing.current_process(), "_inheriting", False)
+        return is_importing and self._context.get_start_method() != "fork"
 
     def wake(self) -> None:
         """Lets the crew's thread look at its runs again."""
-        with self._lock:
-            self._wake()
+        # In a child that this process forked, a thread that is not there may hold the lock.
+        if os.getpid() == self.pid:
+            with self._lock:
+                self._wake()
 
     def _wake(self) -> None:
         if self._sleeps:
