@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import gc
+import operator
 import os
 import random
 import signal
@@ -283,6 +284,19 @@ def test_initializer_that_cannot_be_pickled_is_named(context: BaseContext) -> No
 def exit_unless(marker: str) -> None:
     if not os.path.exists(marker):
         os._exit(4)
+
+
+def test_cost_of_calls_does_not_grow_with_their_number() -> None:
+    def seconds(count: int) -> float:
+        before = time.process_time()
+        # Each call has a packet of its own, because its function is another than the last one's.
+        futures = [executor.submit((abs, operator.neg)[n % 2], n) for n in range(count)]
+        wait(futures)
+        return time.process_time() - before
+
+    with Executor(2) as executor:
+        seconds(1000)
+        assert seconds(16_000) < 50 * seconds(1000)
 
 
 def test_threads_share_executor() -> None:

@@ -95,7 +95,8 @@ class Worker:
 
     def has_withdrawn(self) -> bool:
         """Returns whether it has not passed all tasks that were withdrawn."""
-        return any(batch.run is None for batch in self.batches)
+        # They are the last ones: it gets no others before it has passed them.
+        return bool(self.batches) and self.batches[-1].run is None
 
     def kill(self) -> None:
         """Kills the process."""
