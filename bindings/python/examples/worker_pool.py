@@ -1,8 +1,9 @@
-"""A pool that loses a worker, and still returns every result.
+"""An executor that loses workers, and still has every other result.
 
 The program sums the digits of 40 powers of two in two worker processes. After the fifth result it
-kills one of them with SIGKILL, as the kernel does if memory is exhausted. The pool starts another
-worker and repeats the task that was in progress.
+kills one of them with SIGKILL, as the kernel does if memory is exhausted. The executor starts
+another worker and repeats the task that was in progress. One more task ends each worker that runs
+it: its future names it.
 
     python worker_pool.py [fork | spawn | forkserver]
 """
@@ -14,27 +15,33 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import as_completed
 
 import tontine
 
 
-def digit_sum(exponent: int) -> tuple[int, int]:
-    """Returns the exponent, and the sum of the digits of this power of two."""
+def digit_sum(exponent: int) -> int:
+    """Returns the sum of the digits of this power of two."""
+    if exponent < 0:
+        os.abort()  # as an error in a C extension does
     time.sleep(0.02)  # a longer calculation
-    return exponent, sum(map(int, str(2**exponent)))
+    return sum(map(int, str(2**exponent)))
 
 
 def main() -> None:
-    with tontine.Pool(2) as pool:
-        first_pids = pool.pids
-        sums: dict[int, int] = {}
-        for exponent, digits in pool.imap_unordered(digit_sum, range(40)):
-            sums[exponent] = digits
-            if len(sums) == 5:
+    sums: list[int] = []
+    with tontine.Executor(2, retries=1) as executor:
+        first_pids = executor.pids
+        futures = [executor.submit(digit_sum, exponent) for exponent in [*range(40), -1]]
+        for future in as_completed(futures):
+            try:
+                sums.append(future.result())
+            except tontine.WorkerDied as death:
+                print("failed:", death)
+            if len(sums) == 5 and first_pids[0] in executor.pids:
                 os.kill(first_pids[0], signal.SIGKILL)
-        replaced = set(first_pids) - set(pool.pids)
-    print(f"workers killed and replaced: {len(replaced)}")
-    print(f"results: {len(sums)} of 40, total {sum(sums.values())}")
+        print("killed worker is replaced:", first_pids[0] not in executor.pids)
+    print(f"results: {len(sums)} of 41, total {sum(sums)}")
 
 
 if __name__ == "__main__":

@@ -277,19 +277,3 @@ def test_close_ends_async_wait(address: str) -> None:
             await asyncio.wait_for(waiting, 10)
 
     asyncio.run(main())
-
-
-# test_jetstream.py runs the example that needs a server.
-EXAMPLES = Path(__file__).parent.parent.joinpath("examples").glob("*.py")
-
-
-@pytest.mark.parametrize(
-    "example", sorted(path for path in EXAMPLES if path.name != "jetstream.py"), ids=str
-)
-def test_example_ends_and_prints(example: Path) -> None:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    ended = subprocess.run(
-        [sys.executable, str(example)], capture_output=True, text=True, timeout=60, env=environment
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout

@@ -1,7 +1,9 @@
 """Messages between processes that survive each other's deaths.
 
 - ``Queue`` has the interface of ``multiprocessing.Queue``, and never hangs because a process was
-  killed. ``Pool`` replaces workers that die.
+  killed.
+- ``Executor`` and ``Pool`` have the interfaces of ``ProcessPoolExecutor`` and
+  ``multiprocessing.Pool``, and repeat the tasks of workers that die.
 - ``Mailbox`` and ``Sender`` carry ``bytes`` between any processes, also written in Rust or C.
 """
 
