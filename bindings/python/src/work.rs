@@ -37,7 +37,7 @@ const SHORT: usize = 112;
 /// Bytes of a record before its payload: the worker, the kind, and the task's number.
 const HEADER: usize = 16;
 
-/// What a record says of its task.
+/// The content of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
@@ -54,11 +54,11 @@ enum Kind {
     Skipped,
     /// The task did not run, because its arguments could not be read together with others.
     Split,
-    /// The worker is ready. This is no task, and its number is 0.
+    /// The worker is ready. No task has its number, 0.
     Ready,
 }
 
-/// One worker's part of a board. Each half has one writer, and a cache line of its own.
+/// A worker's part of a board. Each half has one writer, and a cache line of its own.
 #[repr(C, align(256))]
 struct Slot {
     /// The task that the worker began last. The worker writes it.
@@ -320,14 +320,14 @@ struct Records {
     first: u64,
     values: Vec<Py<PyAny>>,
     /// Positions among `values` that Python completes, with the kind and the payload.
-    others: Vec<Other>,
+    others: Vec<PartialRecord>,
 }
 
 /// A record that is not a plain value: its position, kind and payload.
-type Other = (usize, u8, Py<PyBytes>);
+type PartialRecord = (usize, u8, Py<PyBytes>);
 
 /// Records for Python: the worker, the first number, the values, and what completes them.
-type Group<'py> = (u32, u64, Bound<'py, PyList>, Vec<Other>);
+type RecordGroup<'py> = (u32, u64, Bound<'py, PyList>, Vec<PartialRecord>);
 
 /// Returns the records that have arrived.
 #[pyfunction]
@@ -335,7 +335,7 @@ pub(crate) fn take_results<'py>(
     py: Python<'py>,
     mailbox: &PyMailbox,
     max: usize,
-) -> PyResult<Vec<Group<'py>>> {
+) -> PyResult<Vec<RecordGroup<'py>>> {
     let mut all: Vec<Records> = Vec::new();
     // No Python code runs in here: only objects without references to others are made.
     mailbox.take_each(py, max, |record| {

@@ -63,7 +63,7 @@ def die_until(folder: str, deaths: int) -> int:
 def sleep_until(path: str) -> str:
     """Says in a file that it runs, and waits until another file exists."""
     Path(path + ".runs").touch()
-    until(lambda: Path(path).exists(), "the test goes on", 60)
+    until(lambda: Path(path).exists(), "the test continues", 60)
     return path
 
 

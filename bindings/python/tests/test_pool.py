@@ -421,7 +421,7 @@ def test_waits_for_results_time_out(tmp_path: Path) -> None:
 
 
 def wait_for(path: str) -> str:
-    until(lambda: os.path.exists(path), "the test goes on", 60)
+    until(lambda: os.path.exists(path), "the test continues", 60)
     return path
 
 

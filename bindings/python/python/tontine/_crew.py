@@ -1,4 +1,4 @@
-"""``Crew``: worker processes that run tasks, and the thread that looks after them."""
+"""``Crew``: worker processes that run tasks, and the thread that manages them."""
 
 from __future__ import annotations
 
@@ -318,8 +318,8 @@ class Crew:
             self._failed_starts = 0
 
     def _bury_ended(self) -> None:
-        # The kernel counts a kill before the process ends: whoever ended before the count is read
-        # is among these.
+        # The kernel counts a kill before the process ends: each process that ended before the count
+        # is read is among these.
         oom = self._oom.has_risen()
         ended = {descriptor for descriptor, _ in self._poll.poll(0)}
         workers = [one for one in self._workers.values() if one.descriptor in ended]

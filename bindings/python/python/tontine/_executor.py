@@ -149,7 +149,7 @@ class Executor(_Executor):
         self._finalizer.cancel()
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
-        # Workers ignore Ctrl-C, and their tasks would go on.
+        # Workers ignore Ctrl-C, and their tasks would continue.
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.kill_workers()
         else:
@@ -189,7 +189,7 @@ def _results(
 
 
 def _finish(crew: Crew) -> None:
-    """Lets the workers of an executor end that nobody uses; waits at the end of the program."""
+    """Lets the workers of an unused executor end; waits at the end of the program."""
     if os.getpid() == crew.pid:
         crew.close()
         if util.is_exiting():

@@ -70,7 +70,7 @@ class AsyncResult(Generic[T]):
 class ResultIterator(Generic[T]):
     """An iterator over the results of ``imap`` and ``imap_unordered``.
 
-    An exception of a task is raised in the place of its result, and the iteration can go on.
+    An exception of a task is raised in the place of its result, and the iteration can continue.
     """
 
     __module__ = "tontine"
@@ -345,7 +345,7 @@ def _read(stream: Stream, iterable: Iterable[Any], crew: Crew, ahead: int) -> No
 
 
 def _finish(crew: Crew) -> None:
-    """Kills the workers of a pool that nobody refers to, or at the end of the program."""
+    """Kills the workers of an unused pool, or at the end of the program."""
     if os.getpid() == crew.pid:
         crew.kill(RuntimeError("the pool was terminated"))
         if util.is_exiting():

@@ -34,8 +34,7 @@ class Pace:
 class Run:
     """Tasks that call one function, each with arguments of its own.
 
-    The crew's thread takes tasks and delivers their results; a subclass decides what becomes of
-    these.
+    The crew's thread takes tasks and delivers their results; a subclass handles these.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Run:
         self.pickled: bytes | None = None
         #: How long the tasks take. Runs of the same function share it.
         self.pace = Pace()
-        #: True once nobody wants the results: tasks that have not begun do not run.
+        #: True once no caller wants the results: tasks that have not begun do not run.
         self.abandoned = False
         #: Number of workers that died of a task, by the index of the task.
         self.deaths: dict[int, int] = {}
@@ -145,7 +144,7 @@ class Calls(Run):
             try:
                 self._futures.pop(position).set_result(value)
             except BaseException:
-                # A callback raised what is no `Exception`; the crew's thread goes on.
+                # A callback raised what is no `Exception`; the crew's thread continues.
                 traceback.print_exc()
 
     def fail(self, index: int, error: BaseException) -> None:
@@ -214,7 +213,7 @@ class All(Run):
             elif self._error is not None and self._error_callback is not None:
                 self._error_callback(self._error)
         except BaseException:
-            # The crew's thread goes on.
+            # The crew's thread continues.
             traceback.print_exc()
         self._done.set()
 
