@@ -141,6 +141,14 @@ impl PyListener {
         socket.map(AsRawFd::as_raw_fd)
     }
 
+    /// Returns whether a producer waits for a consumer.
+    fn has_waiting(&self) -> bool {
+        let socket = self.socket.lock();
+        let Some(socket) = &*socket else { return false };
+        let mut waiting = [PollFd::new(socket, PollFlags::IN)];
+        poll(&mut waiting, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
     /// Closes the socket. A connected producer is not affected while another process holds it.
     fn close(&self) {
         *self.socket.lock() = None;

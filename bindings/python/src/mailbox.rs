@@ -386,6 +386,11 @@ impl PyMailbox {
         self.state.with(py, |state| Ok(state.mailbox.sender_count()))
     }
 
+    /// Number of messages that were sent and not received.
+    fn _unread_count(&self, py: Python<'_>) -> PyResult<usize> {
+        self.state.with(py, |state| state.mailbox.unread_count())
+    }
+
     /// Number of owners of the address that may have received the message last received before: 0
     /// if it was certainly received for the first time. A message with a high count may be the
     /// cause of their deaths.

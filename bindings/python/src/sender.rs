@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
@@ -56,6 +57,11 @@ const MAX_LOCKED: Duration = Duration::from_millis(20);
 #[pyclass(name = "Sender", module = "tontine", frozen, weakref)]
 pub(crate) struct PySender {
     sender: Shared<tontine::mailbox::Sender>,
+    /// Maximum number of messages that the receiver has not acknowledged.
+    max_unread: Option<usize>,
+    /// Number of these messages, or more: it is counted again when it reaches the maximum. Used
+    /// while the sender is locked.
+    unread: AtomicUsize,
     address: PathBuf,
     poll_time: Duration,
     /// A duplicate of the sender's descriptor, which stays open until no thread can use it.
@@ -66,6 +72,10 @@ impl PySender {
     /// Sends a message if there is free space now, and returns whether it was sent.
     fn send_now(&self, py: Python<'_>, bytes: &MessageBytes<'_>) -> PyResult<bool> {
         self.sender.with(py, |sender| {
+            if !self.may_send(sender) {
+                // The end of the receiver comes first.
+                return sender.service().map(|()| false);
+            }
             let sent = if bytes.len() < LONG {
                 sender.try_send(bytes)
             } else {
@@ -73,9 +83,36 @@ impl PySender {
             };
             match sent {
                 Err(Error::WouldBlock) => Ok(false),
-                sent => sent.map(|()| true),
+                sent => sent.map(|()| self.count()),
             }
         })
+    }
+
+    /// Returns `true` unless the maximum number of messages is unread.
+    fn may_send(&self, sender: &mut tontine::mailbox::Sender) -> bool {
+        let Some(max) = self.max_unread else { return true };
+        if self.unread.load(Ordering::Relaxed) >= max {
+            self.unread.store(sender.unread_count(), Ordering::Relaxed);
+        }
+        self.unread.load(Ordering::Relaxed) < max
+    }
+
+    /// Counts a message that was sent. Returns `true`.
+    fn count(&self) -> bool {
+        if self.max_unread.is_some() {
+            self.unread.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Prepares for waiting on the descriptor. Returns `false` if a message may be sent.
+    fn arm_for(
+        &self,
+        sender: &mut tontine::mailbox::Sender,
+        length: usize,
+    ) -> tontine::Result<bool> {
+        let acked = sender.acked();
+        if self.may_send(sender) { sender.arm(length) } else { sender.arm_acked(acked) }
     }
 
     /// Sends bytes, and waits while there is no free space.
@@ -92,11 +129,14 @@ impl PySender {
         loop {
             let poll_time = limit.left(self.poll_time);
             let (sent, armed) = self.sender.with(py, |sender| {
+                if !self.may_send(sender) {
+                    return Ok((false, self.arm_for(sender, bytes.len())?));
+                }
                 match py.detach(|| sender.send_timeout(bytes, poll_time)) {
                     Err(Error::TimedOut | Error::Interrupted) => {
                         Ok((false, sender.arm(bytes.len())?))
                     }
-                    sent => sent.map(|()| (true, false)),
+                    sent => sent.map(|()| (self.count(), false)),
                 }
             })?;
             if sent {
@@ -117,7 +157,7 @@ impl PySender {
     #[pyo3(signature = (
         address, *, timeout = 0.0, cap = None, first_chunk = 4096, large_backlog = None,
         spin = 20e-6, allow_uids = Vec::new(), raise_descriptor_limit = true, _listener = None,
-        _held = false, _required = false
+        _held = false, _required = false, _max_unread = None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
     fn new(
@@ -133,6 +173,7 @@ impl PySender {
         _listener: Option<&Bound<'_, PyListener>>,
         _held: bool,
         _required: bool,
+        _max_unread: Option<usize>,
     ) -> PyResult<Self> {
         let limit = Timeout::of(timeout)?;
         let poll_time = spin_time(spin)?;
@@ -162,7 +203,14 @@ impl PySender {
             match connected {
                 Ok((sender, descriptor)) => {
                     let sender = Shared::new(sender, "sender");
-                    return Ok(Self { sender, address, poll_time, descriptor });
+                    return Ok(Self {
+                        sender,
+                        max_unread: _max_unread,
+                        unread: AtomicUsize::new(0),
+                        address,
+                        poll_time,
+                        descriptor,
+                    });
                 }
                 Err(Error::NoMailbox { .. }) if !limit.left(CONNECT_PAUSE).is_zero() => {
                     py.check_signals()?;
@@ -194,6 +242,11 @@ impl PySender {
     #[getter]
     fn unread_bytes(&self, py: Python<'_>) -> PyResult<u64> {
         self.sender.with(py, |sender| Ok(sender.unread_bytes()))
+    }
+
+    /// Number of messages that the receiver has not acknowledged.
+    fn _unread_count(&self, py: Python<'_>) -> PyResult<usize> {
+        self.sender.with(py, |sender| Ok(sender.unread_count()))
     }
 
     /// Length in bytes of the longest message that this sender can ever send.
@@ -386,7 +439,7 @@ impl PySender {
     ///
     /// Returns False if there may be free space: call `try_send` again.
     fn arm(&self, py: Python<'_>, length: usize) -> PyResult<bool> {
-        self.sender.with(py, |sender| sender.arm(length))
+        self.sender.with(py, |sender| self.arm_for(sender, length))
     }
 
     /// Does what is due while nothing is sent. Call it when the descriptor is readable.

@@ -39,6 +39,7 @@ _LARGE_BACKLOG = 8 << 20
 
 #: What every process that has the queue knows of it.
 _SETTINGS = (
+    "_maxsize",
     "_max_bytes",
     "_large_backlog",
     "_pickled",
@@ -75,6 +76,8 @@ class Queue(Generic[T]):
     A queue with ``pickled=False`` carries ``bytes``, and may accept other users.
 
     Args:
+        maxsize: Maximum number of one producer's objects that the consumer has not acknowledged; 0
+            means no maximum. The next ``get`` and ``task_done`` acknowledge an object.
         max_bytes: Maximum number of bytes of one producer's objects in the queue. A single object
             may have a quarter of it.
         large_backlog: Maximum number of bytes of the memory in which one producer's objects of 64
@@ -98,6 +101,7 @@ class Queue(Generic[T]):
 
     def __init__(
         self,
+        maxsize: int = 0,
         *,
         max_bytes: int = _MAX_BYTES,
         large_backlog: int = _LARGE_BACKLOG,
@@ -112,6 +116,7 @@ class Queue(Generic[T]):
                 "expected pickled=False for a queue that accepts other users: "
                 "unpickling executes code"
             )
+        self._maxsize = max(0, maxsize)
         self._max_bytes = max_bytes
         self._large_backlog = large_backlog
         self._pickled = pickled
@@ -355,6 +360,7 @@ class Queue(Generic[T]):
             _listener=self._listener,
             _held=not self._is_named,
             _required=required,
+            _max_unread=self._maxsize or None,
         )
         with self._lock:
             if self._sender is not None:
@@ -407,6 +413,21 @@ class Queue(Generic[T]):
         """Puts an object into the queue like ``put(obj, block=False)``."""
         self.put(obj, block=False)
 
+    def full(self) -> bool:
+        """Returns whether ``put`` of this process would wait because of ``maxsize``."""
+        sender = self._sender
+        return bool(self._maxsize and sender and sender._unread_count() >= self._maxsize)
+
+    def join(self) -> None:
+        """Waits until the consumer has acknowledged everything that this process put.
+
+        Raises:
+            OwnerDied: The consumer died before.
+            Closed: The consumer closed the queue before.
+        """
+        if (sender := self._sender) is not None:
+            sender.wait_acked()
+
     def take_unread(self) -> list[T]:
         """Removes and returns what the consumer had not processed when it died.
 
@@ -427,6 +448,31 @@ class Queue(Generic[T]):
         return [load_in_place(memoryview(bytearray(message))) for message in unread]
 
     # Both.
+
+    def qsize(self) -> int:
+        """Returns the number of objects in the queue, as far as this process knows.
+
+        In the consumer, that is every object that it has not got; in a producer, its own objects
+        that the consumer has not acknowledged.
+
+        Raises:
+            NotImplementedError: This process is neither, and producers wait for a consumer.
+        """
+        self._check()
+        end = self._mailbox or self._sender
+        if end is not None:
+            return end._unread_count()
+        if self.empty():
+            return 0
+        raise NotImplementedError("only the consumer and the producers know the number of objects")
+
+    def empty(self) -> bool:
+        """Returns whether the queue is empty, as far as this process knows: see ``qsize``."""
+        self._check()
+        end = self._mailbox or self._sender
+        if end is not None:
+            return end._unread_count() == 0
+        return self._listener is None or not self._listener.has_waiting()
 
     def close(self) -> None:
         """Ends the part of this process, as consumer and as producer.

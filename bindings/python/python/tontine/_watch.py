@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 
+#: Maximum number of seconds of one wait, as for the waits of ``Mailbox``.
+_LONGEST_WAIT = 0.2
+
+
 class _Watch:
     """One process, by a pidfd, which is readable once the process has ended."""
 
@@ -95,9 +99,10 @@ class Watches:
         poll.register(descriptor, select.POLLIN)
         for live in self._live:
             poll.register(live, select.POLLIN)
-        if self._ended:
-            seconds = 0.0
-        ready = poll.poll(None if seconds is None else math.ceil(seconds * 1000))
+        # Another thread may receive what would end this wait, so the caller looks again.
+        longest = 0.0 if self._ended else _LONGEST_WAIT
+        seconds = longest if seconds is None else min(seconds, longest)
+        ready = poll.poll(math.ceil(seconds * 1000))
         if any(found == descriptor for found, _ in ready):
             return True
         self._ended += [self._live.pop(found) for found, _ in ready]

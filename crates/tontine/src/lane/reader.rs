@@ -316,6 +316,42 @@ impl<R: LaneMemory> LaneReader<R> {
         Ok(())
     }
 
+    /// Returns the number of messages from the next record on, here and in the chunks that follow:
+    /// up to a record that is not published, or that no honest sender writes.
+    pub(crate) fn count_messages<'a>(
+        &'a self,
+        mut following: impl Iterator<Item = &'a (R, u32)>,
+    ) -> usize {
+        let (mut region, mut at, mut end) = (&self.region, self.at, self.ring_end);
+        let (mut count, mut left) = (0, ring(end));
+        loop {
+            // SYNC publish: pairs with the header stores in `LaneWriter`.
+            let (messages, size) =
+                match RecordHeader::claimed(region.word(at).load(Ordering::Acquire)) {
+                    Some(RecordHeader::Message(length)) => (1, size_of_message(length)),
+                    Some(RecordHeader::Padding(_)) => (0, end - at),
+                    Some(RecordHeader::Stamp(_)) => (0, HEADER),
+                    Some(RecordHeader::Next(log2)) => match following.next() {
+                        Some((next, size)) if *size == log2 => {
+                            (region, at, end) = (next, RING_AT, 1 << log2);
+                            left = ring(end);
+                            continue;
+                        }
+                        _ => return count,
+                    },
+                    None => return count,
+                };
+            // The walk ends after one lap, whatever a hostile sender writes meanwhile.
+            if size > left.min(end - at) {
+                return count;
+            }
+            (count, left, at) = (count + messages, left - size, at + size);
+            if at == end {
+                at = RING_AT;
+            }
+        }
+    }
+
     /// Continues in the chunk that a [`Peeked::Next`] announced, and returns the old chunk.
     pub(crate) fn follow(&mut self, region: R, log2: u32) -> R {
         let position = self.position() + HEADER as u64;

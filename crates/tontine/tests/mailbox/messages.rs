@@ -237,3 +237,26 @@ fn message_converts_into_its_bytes_without_copy() {
     until("the lane is removed", || mailbox.try_recv().is_err() && mailbox.sender_count() == 0);
     assert_eq!(mailbox.is_alive(id), None);
 }
+
+/// Both ends count the messages in between, in several chunks and laps.
+#[test]
+fn unread_counts_of_both_ends_follow_messages() {
+    alone!();
+    let (_place, mut mailbox, mut sender) = channel();
+    let mut unread = 0;
+    for number in 0..3000_usize {
+        sender.send(&vec![0; number * 31 % 5000]).expect("sent");
+        unread += 1;
+        if number % 4 != 0 {
+            drop(mailbox.recv_timeout(AMPLE).expect("a message"));
+            mailbox.ack();
+            unread -= 1;
+        }
+        assert_eq!(sender.unread_count(), unread);
+    }
+    for left in (0..unread).rev() {
+        drop(mailbox.recv_timeout(AMPLE).expect("a message"));
+        // The one that was received is not acknowledged.
+        assert_eq!((mailbox.unread_count(), sender.unread_count()), (Ok(left), left + 1));
+    }
+}

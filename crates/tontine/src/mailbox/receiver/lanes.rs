@@ -5,11 +5,13 @@
 //! message between two calls of [`Lanes::settle`] becomes idle. Neighbours: [`super::inbound`]
 //! defines one lane, [`super::poll_interval`] sets the length of a turn.
 
+use std::time::Duration;
+
 use super::Mailbox;
 use super::inbound::{InboundLane, LaneScan};
 use super::message::SenderId;
 use super::poll_interval::PollInterval;
-use crate::error::{Error, Peer};
+use crate::error::{Error, Peer, Result};
 use crate::lane::reader::ProtocolError;
 
 /// Maximum number of idle lanes checked per pass.
@@ -461,6 +463,18 @@ impl Mailbox {
     /// everything that it sent is read.
     pub fn sender_count(&self) -> usize {
         self.lanes.len()
+    }
+
+    /// Accepts the senders that wait, and returns the number of messages that were sent and not
+    /// received, as far as their chunks were. Public for the Python binding.
+    #[doc(hidden)]
+    pub fn unread_count(&mut self) -> Result<usize> {
+        self.check()?;
+        self.service(Some(Duration::ZERO))?;
+        self.accept_waiting();
+        let count = |lane: &mut InboundLane| lane.reader.count_messages(lane.passed.iter());
+        let unread: usize = self.lanes.all().map(count).sum();
+        Ok(unread.saturating_sub(self.taken.is_some().into()))
     }
 
     /// Returns `true` if the mailbox reports that it has no senders, and it has had some: every

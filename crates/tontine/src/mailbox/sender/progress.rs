@@ -92,6 +92,14 @@ impl Sender {
         self.lane.writer.acknowledged()
     }
 
+    /// Returns the number of messages that the receiver has not acknowledged, which it counts one by
+    /// one. Public for the Python binding.
+    #[doc(hidden)]
+    pub fn unread_count(&mut self) -> usize {
+        self.acked();
+        self.lane.writer.unread_before(u64::MAX)
+    }
+
     /// Prepares for waiting on the descriptor until the receiver acknowledges more than everything
     /// before `position`.
     ///
