@@ -355,6 +355,9 @@ impl PySender {
         let limit = Timeout::of(timeout)?;
         loop {
             let (sent, armed) = self.sender.with(py, |sender| {
+                if !self.may_send(sender) {
+                    return Ok((false, self.arm_for(sender, parts.len())?));
+                }
                 let sent = if parts.len() < LONG {
                     parts.try_send(sender)
                 } else {
@@ -362,7 +365,7 @@ impl PySender {
                 };
                 match sent {
                     Err(Error::WouldBlock) => Ok((false, sender.arm(parts.len())?)),
-                    sent => sent.map(|()| (true, false)),
+                    sent => sent.map(|()| (self.count(), false)),
                 }
             })?;
             if sent {

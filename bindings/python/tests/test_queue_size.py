@@ -8,6 +8,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import numpy
 import pytest
 from tontine import Full, OwnerDied, Queue
 from waiting import until_asleep
@@ -73,6 +74,19 @@ def test_producer_counts_unacknowledged_objects(context: BaseContext) -> None:
         tasks.join()
         assert (tasks.qsize(), tasks.empty()) == (0, True)
         worker.join()
+
+
+def test_maxsize_bounds_large_arrays() -> None:
+    with Queue[Any](2) as queue:
+        queue.bind()
+        for _ in range(2):
+            queue.put_nowait(numpy.zeros(20_000))
+        with pytest.raises(Full):
+            queue.put(numpy.zeros(20_000), timeout=0.05)
+        assert queue.qsize() == 2
+        assert len(queue.get()) == 20_000
+        queue.task_done()
+        queue.put_nowait(1)
 
 
 @pytest.mark.parametrize("maxsize", [1, 5])
