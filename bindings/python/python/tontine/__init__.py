@@ -28,11 +28,13 @@ from ._queue import Empty, Full, Queue
 from ._tontine import Mailbox, MessageView, Sender, __version__
 
 if TYPE_CHECKING:
+    from ._asyncio import AsyncQueue
     from ._executor import Executor
     from ._pool import AsyncResult, Pool, ResultIterator
 
 __all__ = [
     "AddressInUse",
+    "AsyncQueue",
     "AsyncResult",
     "Closed",
     "Denied",
@@ -60,6 +62,7 @@ __all__ = [
 
 
 _MODULES = {
+    "AsyncQueue": "._asyncio",
     "AsyncResult": "._pool",
     "Executor": "._executor",
     "Pool": "._pool",
@@ -68,7 +71,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what uses ``multiprocessing`` at its first use: that takes longer than the rest."""
+    """Imports what uses ``multiprocessing`` or ``asyncio`` at its first use: that takes longest."""
     module = _MODULES.get(name)
     if module is not None:
         from importlib import import_module

@@ -50,6 +50,9 @@ _SETTINGS = (
     "_is_named",
 )
 
+#: Maximum number of bytes that an object takes in parts beyond those of its pickle.
+_PART_BYTES = 4096
+
 #: All queues of this process, which belong to its parent in a forked child.
 _queues: WeakSet[Queue[Any]] = WeakSet()
 
@@ -276,17 +279,24 @@ class Queue(Generic[T]):
                 pass
             if not mailbox.arm():
                 continue
-            is_last = not watches.has_live() and mailbox.sender_count == 0
+            has_live = watches.has_live()
+            is_last = not has_live and mailbox.sender_count == 0
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if watches.wait(mailbox.fileno(), 0.0 if is_last else left):
                 continue
             if (death := watches.next_death()) is not None and self._report_deaths:
                 raise death
+            if has_live and not watches.has_live():
+                continue  # It may have been the last one.
             if is_last:
                 text = "every producer has ended, and everything that they had put was returned"
                 raise NoSenders(errno.ENOTCONN, text)
             if left == 0.0:
                 raise Empty
+
+    def _watched(self) -> list[int]:
+        """Returns the descriptors of the watched processes, for an event loop."""
+        return [] if self._watches is None else self._watches.descriptors()
 
     def get_nowait(self) -> T:
         """Removes and returns an object like ``get(block=False)``."""
@@ -412,6 +422,12 @@ class Queue(Generic[T]):
     def put_nowait(self, obj: T) -> None:
         """Puts an object into the queue like ``put(obj, block=False)``."""
         self.put(obj, block=False)
+
+    def _max_length(self, obj: Any) -> int:
+        """Returns the number of bytes that an object may take in the queue, for an event loop."""
+        if not self._pickled:
+            return memoryview(obj).nbytes
+        return len(dumps(obj, PROTOCOL)) + _PART_BYTES
 
     def full(self) -> bool:
         """Returns whether ``put`` of this process would wait because of ``maxsize``."""

@@ -84,6 +84,10 @@ class Watches:
         """Returns whether a watched process may put more, or its end was not reported."""
         return bool(self._live or self._ended)
 
+    def descriptors(self) -> list[int]:
+        """Returns the pidfds of the processes whose end was not noticed."""
+        return list(self._live)
+
     def note_death(self, pid: int | None) -> None:
         """Notes a death that the mailbox has reported."""
         if pid is not None:
