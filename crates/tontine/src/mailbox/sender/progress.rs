@@ -92,7 +92,7 @@ impl Sender {
         self.lane.writer.acknowledged()
     }
 
-    /// Returns the number of messages that the receiver has not acknowledged, which it counts one by
+    /// Returns the number of messages that the receiver has not acknowledged; counts them one by
     /// one. Public for the Python binding.
     #[doc(hidden)]
     pub fn unread_count(&mut self) -> usize {
