@@ -7,17 +7,19 @@
 //! - [`shared`]: one end of a lane, used by the threads of one process.
 //! - [`listener`]: the socket of a queue, which several processes hold.
 //! - [`mailbox`], [`sender`]: the two ends, and [`view`], a message without a copy.
+//! - [`holding`]: a receiver that completes messages in any order.
 //! - [`work`]: the inner loops of executors and their workers.
 //!
 //! The crate `tontine` does the work. No Python code runs while an end is locked: it could use the
 //! same end.
 //!
 //! Floors, from the bottom up: `buffer`, `bytes`, `failure`; `wait`; `shared`, `view`, `listener`;
-//! `parts`; `mailbox`, `sender`; `work`.
+//! `parts`, `holding`; `mailbox`, `sender`; `work`.
 
 mod buffer;
 mod bytes;
 mod failure;
+mod holding;
 mod listener;
 mod mailbox;
 mod parts;
@@ -31,6 +33,8 @@ mod work;
 #[pyo3::pymodule(gil_used = false)]
 #[pyo3(name = "_tontine")]
 mod module {
+    #[pymodule_export]
+    use super::holding::{PyHeld, PyHolding};
     #[pymodule_export]
     use super::listener::PyListener;
     #[pymodule_export]

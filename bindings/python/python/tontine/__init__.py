@@ -27,10 +27,12 @@ from ._errors import (
 from ._queue import Empty, Full, Queue
 from ._tontine import Mailbox, MessageView, Sender, __version__
 
+
 if TYPE_CHECKING:
     from ._asyncio import AsyncQueue
     from ._executor import Executor
     from ._pool import AsyncResult, Pool, ResultIterator
+    from ._work_queue import WorkQueue
 
 __all__ = [
     "AddressInUse",
@@ -55,6 +57,7 @@ __all__ = [
     "SenderDied",
     "TimedOut",
     "TooLarge",
+    "WorkQueue",
     "WorkerDied",
     "WouldBlock",
     "__version__",
@@ -67,6 +70,7 @@ _MODULES = {
     "Executor": "._executor",
     "Pool": "._pool",
     "ResultIterator": "._pool",
+    "WorkQueue": "._work_queue",
 }
 
 
