@@ -63,7 +63,9 @@ enum Kind {
 struct Slot {
     /// The task that the worker began last. The worker writes it.
     begun: AtomicU64,
-    _apart: [u64; 15],
+    /// The first task of the packet that the worker reads, or read last. The worker writes it.
+    reading: AtomicU64,
+    _apart: [u64; 14],
     /// The tasks that the executor has withdrawn: the first number and, in the lowest bits, how
     /// many. The executor writes it.
     withdrawn: AtomicU64,
@@ -153,6 +155,7 @@ impl Board {
     fn reset(&self, slot: usize) -> PyResult<()> {
         let slot = self.slot(slot)?;
         slot.begun.store(0, Ordering::Relaxed);
+        slot.reading.store(0, Ordering::Relaxed);
         slot.withdrawn.store(0, Ordering::SeqCst);
         Ok(())
     }
@@ -160,6 +163,17 @@ impl Board {
     /// Returns the number of the task that the worker began last; 0 before the first one.
     fn begun(&self, slot: usize) -> PyResult<u64> {
         Ok(self.slot(slot)?.begun.load(Ordering::Acquire))
+    }
+
+    /// Notes that the worker unpickles a packet, which may end the process.
+    fn read(&self, slot: usize, first: u64) -> PyResult<()> {
+        self.slot(slot)?.reading.store(first, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the first task of the packet that the worker read last; 0 before the first one.
+    fn reading(&self, slot: usize) -> PyResult<u64> {
+        Ok(self.slot(slot)?.reading.load(Ordering::Acquire))
     }
 
     /// Withdraws tasks from a worker, and returns the task that it began last.

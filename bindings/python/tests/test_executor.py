@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -576,3 +577,64 @@ def test_waits_take_no_processor_time() -> None:
         before = sum(os.times()[:2])
         time.sleep(1)
         assert sum(os.times()[:2]) - before < 0.1
+
+
+def kill_reader() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Deadly:
+    """An argument that kills the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return kill_reader, ()
+
+
+def test_argument_that_kills_its_reader_fails_its_task_only() -> None:
+    with Executor(1, retries=1) as executor:
+        with pytest.raises(WorkerDied, match="2 workers died of this task"):
+            executor.submit(square, Deadly()).result()
+    with Pool(1, retries=0) as pool:
+        results = pool.imap(type, [1, 2.0, Deadly(), "text"], chunksize=4)
+        assert [next(results), next(results)] == [int, float]
+        with pytest.raises(WorkerDied, match="^1 worker died"):
+            next(results)
+        assert next(results) is str
+
+
+def test_closed_pool_finishes_its_initializers(tmp_path: Path) -> None:
+    for number in range(3):
+        pool = Pool(2, count_run, (str(tmp_path), number))
+        pool.close()
+        pool.join()
+        assert Path(tmp_path, str(number)).stat().st_size == 2
+
+
+class Tracked:
+    """An object whose end a weak reference shows."""
+
+
+def test_results_and_arguments_are_not_kept() -> None:
+    with Executor(1) as executor:
+        for tracked in executor.map(make_tracked, range(3)):
+            seen = weakref.ref(tracked)
+            del tracked
+            assert seen() is None
+        assert executor.submit(keep, Tracked()).result()
+        assert executor.submit(is_gone).result()
+
+
+def make_tracked(_: int) -> Tracked:
+    return Tracked()
+
+
+_kept: list[weakref.ref[Tracked]] = []
+
+
+def keep(tracked: Tracked) -> bool:
+    _kept.append(weakref.ref(tracked))
+    return True
+
+
+def is_gone() -> bool:
+    return _kept[0]() is None

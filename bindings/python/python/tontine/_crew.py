@@ -118,7 +118,7 @@ class Crew:
         self.check()
         with self._lock:
             if self._closing or self._killed is not None:
-                raise RuntimeError("it was closed, and accepts no more tasks; open a new one")
+                raise RuntimeError("after shutdown it accepts no more tasks; open a new one")
             self._added.append(run)
             self._wake()
 
@@ -201,7 +201,7 @@ class Crew:
         received = self._receive()
         if self._has_ended:
             self._bury_ended()
-        if closing and not self._dealer.has_work():
+        if closing and not self._dealer.has_work() and not self._is_starting():
             return False
         self._start_missing()
         self._dealer.deal()
@@ -210,6 +210,10 @@ class Crew:
         else:
             self._wait()
         return True
+
+    def _is_starting(self) -> bool:
+        """Returns whether a worker runs its initializer, which it may finish."""
+        return any(worker.tasks is None for worker in self._workers.values())
 
     def _take_added(self) -> None:
         """Takes what the users' threads have added."""
@@ -233,7 +237,8 @@ class Crew:
             return
         with self._lock:
             if self._added or self._closing or self._killed is not None:
-                if self._added or self._killed is not None or not self._dealer.has_work():
+                is_over = not self._dealer.has_work() and not self._is_starting()
+                if self._added or self._killed is not None or is_over:
                     return
             self._sleeps = True
         length = None if not deadlines else max(0.0, min(deadlines) - now) * 1e3
@@ -273,7 +278,10 @@ class Crew:
 
     def _start_missing(self) -> None:
         """Starts a worker for each free slot."""
-        if self._start_at > time.monotonic() or self._is_paused and not self._dealer.has_work():
+        if self._start_at > time.monotonic():
+            return
+        # It was closed, or no worker can be started.
+        if (self._closing or self._is_paused) and not self._dealer.has_work():
             return
         self._start_at, self._is_paused = 0.0, False
         while self._free_slots:

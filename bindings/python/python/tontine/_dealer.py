@@ -387,14 +387,22 @@ class Dealer:
 
     def take_back(self, worker: Worker, exitcode: int | None, oom: bool | None) -> None:
         """Repeats the tasks of a worker that has ended, and whose records have all arrived."""
-        has_begun = self._board.begun(worker.slot) > worker.received
+        following = worker.received + 1
+        has_begun = self._board.begun(worker.slot) == following
+        # It died while it unpickled a packet: each task then travels alone.
+        is_read = not has_begun and self._board.reading(worker.slot) == following
         returned = []
         for batch in worker.batches:
             if batch.run is None:
-                has_begun = False
+                has_begun = is_read = False
                 continue
-            if has_begun:
-                has_begun = False
+            if is_read and len(batch.arguments) > 1:
+                is_read = False
+                for position, argument in enumerate(batch.arguments, batch.index):
+                    returned.append(Batch(batch.run, position, [argument]))
+                continue
+            if has_begun or is_read:
+                has_begun = is_read = False
                 argument, index = batch.arguments[batch.done], batch.index + batch.done
                 batch.done += 1
                 if self._may_repeat(worker, batch.run, index, argument, exitcode, oom):

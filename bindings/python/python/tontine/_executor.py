@@ -159,7 +159,7 @@ class Executor(_Executor):
         try:
             self._crew.add(run)
         except RuntimeError as error:
-            raise RuntimeError(f"this executor cannot be used: {error}") from None
+            raise RuntimeError(f"cannot schedule new futures: {error}") from None
 
     def __repr__(self) -> str:
         return f"<tontine.Executor with {len(self.pids)} workers>"
@@ -172,7 +172,7 @@ def _results(
         while True:
             try:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                result = stream.next(left, _TimeoutError)
+                result = [stream.next(left, _TimeoutError)]
             except StopIteration:
                 return
             if source is not None:
@@ -182,7 +182,8 @@ def _results(
                     stream.end()
                     source = None
                 crew.wake()
-            yield result
+            # The caller alone refers to it.
+            yield result.pop()
     finally:
         stream.abandon()
         crew.wake()
@@ -201,14 +202,17 @@ def checked_processes(processes: int | None) -> int:
     if processes is None:
         return len(os.sched_getaffinity(0))
     if processes < 1:
-        raise ValueError(f"expected at least 1 process, found {processes}")
+        raise ValueError(
+            f"the number of workers must be greater than 0: expected at least 1 process, found "
+            f"{processes}"
+        )
     return processes
 
 
 def checked_at_least(name: str, value: Any, least: int) -> Any:
     """Returns a parameter, which may be ``None``."""
-    if value is not None and value < least:
-        raise ValueError(f"expected {name} to be at least {least}, found {value}")
+    if value is not None and (not isinstance(value, int) or value < least):
+        raise ValueError(f"expected {name} to be at least {least}, found {value!r}")
     return value
 
 

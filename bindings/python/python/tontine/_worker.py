@@ -143,6 +143,7 @@ def _run_packets(assignment: Assignment, tasks: Mailbox, results: Sender) -> Non
         tasks.ack()
         packet = Packet(*pickle.loads(message))
         del message
+        board.read(slot, packet.first)
         try:
             if packet.function != pickled:
                 pickled, function = None, pickle.loads(packet.function)
@@ -158,6 +159,8 @@ def _run_packets(assignment: Assignment, tasks: Mailbox, results: Sender) -> Non
         run_tasks(
             board, slot, results, worker, first, function, form, arguments, dumps, dump_error
         )
+        # Their memory is free while the worker waits.
+        del packet, arguments
 
 
 def pickle_error(dumps: Callable[[Any], bytes], error: BaseException) -> bytes:
