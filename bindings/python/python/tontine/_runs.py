@@ -126,18 +126,18 @@ class Calls(Run):
 
     def take(self, count: int) -> tuple[int, list[Any]]:
         # The tasks that travel together have successive indices: a cancelled one ends them.
-        first, arguments = super().take(count)
-        for position in range(len(arguments)):
-            if not self._futures[first + position].set_running_or_notify_cancel():
-                del self._futures[first + position]
-                self._put_back(arguments[position + 1 :])
-                return first, arguments[:position]
-        return first, arguments
-
-    def _put_back(self, arguments: list[Any]) -> None:
-        self._next -= len(arguments)
-        self._arguments[: self._passed] = arguments
-        self._passed = 0
+        ready = 0
+        while ready < min(count, len(self)):
+            index = self._next + ready
+            if self._futures[index].set_running_or_notify_cancel():
+                ready += 1
+                continue
+            del self._futures[index]
+            first, arguments = super().take(ready)
+            super().take(1)
+            if arguments:
+                return first, arguments
+        return super().take(ready)
 
     def deliver(self, index: int, values: list[Any]) -> None:
         for position, value in enumerate(values, index):
