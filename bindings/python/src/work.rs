@@ -334,14 +334,14 @@ struct Records {
     first: u64,
     values: Vec<Py<PyAny>>,
     /// Positions among `values` that Python completes, with the kind and the payload.
-    others: Vec<PartialRecord>,
+    others: Vec<RecordPayload>,
 }
 
 /// A record that is not a plain value: its position, kind and payload.
-type PartialRecord = (usize, u8, Py<PyBytes>);
+type RecordPayload = (usize, u8, Py<PyBytes>);
 
 /// Records for Python: the worker, the first number, the values, and what completes them.
-type RecordGroup<'py> = (u32, u64, Bound<'py, PyList>, Vec<PartialRecord>);
+type RecordGroup<'py> = (u32, u64, Bound<'py, PyList>, Vec<RecordPayload>);
 
 /// Returns the records that have arrived.
 #[pyfunction]
