@@ -70,7 +70,7 @@ class AsyncResult(Generic[T]):
 class ResultIterator(Generic[T]):
     """An iterator over the results of ``imap`` and ``imap_unordered``.
 
-    An exception of a task is raised in the place of its result, and the iteration can continue.
+    An exception of a task is raised instead of its result, and the iteration can continue.
     """
 
     __module__ = "tontine"
