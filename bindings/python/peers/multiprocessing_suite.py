@@ -52,7 +52,9 @@ class _Renamed(ModuleType):
 def _rename() -> Any:
     rename_in_scripts({"from multiprocessing import Pool": "from tontine import Pool"})
     suite: Any = importlib.import_module("test._test_multiprocessing")
-    queues = dict.fromkeys(("Queue", "JoinableQueue", "SimpleQueue"), tontine.Queue)
+    queues: dict[str, Any] = dict.fromkeys(("Queue", "SimpleQueue"), tontine.Queue)
+    # Its test has several consumers.
+    queues["JoinableQueue"] = tontine.WorkQueue
     names: dict[str, Any] = {**queues, "Pool": tontine.Pool}
     for name, ours in names.items():
         # One test imports a module that uses the original module.
