@@ -327,13 +327,14 @@ class _Dealer:
         self._thread = threading.Thread(target=self._run, name="tontine-dealer", daemon=True)
         self._thread.start()
         # At the end of this process, after its children were joined, which may still get.
-        util.Finalize(self, _Dealer.close, (self,), exitpriority=-1)
+        self._finalizer = util.Finalize(self, _Dealer.close, (self,), exitpriority=-1)
 
     def close(self) -> None:
         """Ends the thread. Producers can take back what is not finished."""
         if os.getpid() == self._pid and self._thread.is_alive():
             os.write(self._writer, b"!")
             self._thread.join()
+            self._finalizer.cancel()
 
     def _run(self) -> None:
         poll = select.poll()
