@@ -10,17 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::PyBytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use tontine::mailbox::Order;
 use tontine::{Error, Peer};
 
-use crate::buffer::PartBuffer;
 use crate::failure::exception;
 use crate::listener::PyListener;
-use crate::parts::PartTable;
+use crate::parts::ReceivedParts;
 use crate::shared::{self, Failure, Shared, duplicate, options};
 use crate::view::{MessagePointer, MessageView};
 use crate::wait::{Timeout, spin as spin_time};
@@ -222,34 +220,6 @@ impl State {
         message.copy(py).inspect_err(|_| self.mailbox.requeue_unseen())
     }
 
-    /// Copies the parts of the message that was just found, like [`State::copy`].
-    fn copy_parts<'py>(
-        &mut self,
-        py: Python<'py>,
-        message: MessagePointer,
-    ) -> PyResult<ReceivedParts<'py>> {
-        let Some(table) = PartTable::of(message) else {
-            return self.copy(py, message).map(ReceivedParts::Whole);
-        };
-        self.copy_several(py, message, &table)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn copy_several<'py>(
-        &mut self,
-        py: Python<'py>,
-        message: MessagePointer,
-        PartTable(ranges): &PartTable,
-    ) -> PyResult<ReceivedParts<'py>> {
-        let copied = || {
-            let first = message.part(&ranges[0]).copy(py)?;
-            let others = ranges[1..].iter().map(|range| message.part(range).copy_to_buffer(py));
-            Ok(ReceivedParts::Several(first, others.collect::<PyResult<_>>()?))
-        };
-        copied().inspect_err(|_| self.mailbox.requeue_unseen())
-    }
-
     /// Returns the next message, or `None` if there is none now or the next call fails.
     fn look_further(&mut self) -> Option<MessagePointer> {
         match self.look() {
@@ -286,26 +256,6 @@ impl State {
             }
             (0..PAUSES).for_each(|_| std::hint::spin_loop());
         }
-    }
-}
-
-/// A private copy of a message.
-enum ReceivedParts<'py> {
-    /// The message is not one of parts.
-    Whole(Bound<'py, PyBytes>),
-    /// The first part, and the others.
-    Several(Bound<'py, PyBytes>, Vec<PartBuffer>),
-}
-
-/// Returns the order of this name; `None` for the best that the machine has.
-fn chosen_order(name: Option<&str>) -> PyResult<Option<Order>> {
-    match name {
-        None => Ok(None),
-        Some("causal") => Ok(Some(Order::Causal)),
-        Some("by_sender") => Ok(Some(Order::BySender)),
-        Some(other) => Err(PyValueError::new_err(format!(
-            "expected \"causal\", \"by_sender\" or None as the order, found {other:?}"
-        ))),
     }
 }
 
@@ -347,7 +297,7 @@ impl PyMailbox {
             let descriptor = duplicate(&mailbox)?;
             Ok((mailbox, descriptor, order))
         };
-        let opened = match chosen_order(order)? {
+        let opened = match shared::chosen_order(order)? {
             Some(order) => open(order),
             None => match open(Order::Causal) {
                 Err(Error::NoSharedClock { .. }) => open(Order::BySender),
@@ -479,16 +429,10 @@ impl PyMailbox {
         py: Python<'py>,
         timeout: Option<f64>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match self.next(py, timeout, |state, message| state.copy_parts(py, message))?? {
-            ReceivedParts::Whole(message) => Ok(message.into_any()),
-            ReceivedParts::Several(first, others) => {
-                let mut parts = vec![first.into_any()];
-                for other in others {
-                    parts.push(Bound::new(py, other)?.into_any());
-                }
-                Ok(PyList::new(py, parts)?.into_any())
-            }
-        }
+        let take = |state: &mut State, message| {
+            ReceivedParts::copy(py, message).inspect_err(|_| state.mailbox.requeue_unseen())
+        };
+        self.next(py, timeout, take)??.into_object(py)
     }
 
     /// Waits for the next message and returns a view of it, without a copy.

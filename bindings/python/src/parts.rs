@@ -1,4 +1,5 @@
-//! Messages of several parts, each of which is copied once: [`OutgoingParts`], [`PartTable`].
+//! Messages of several parts, each of which is copied once: [`OutgoingParts`],
+//! [`ReceivedParts`].
 //!
 //! Such a message begins with a table in little-endian words of 64 bits: [`MARK`] and, in the high
 //! half, the number of parts; then start and length of each part. The first part follows the table.
@@ -10,10 +11,10 @@
 use std::ops::Range;
 
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
 use tontine::mailbox::Sender;
 
-use crate::buffer::ALIGNMENT;
+use crate::buffer::{ALIGNMENT, PartBuffer};
 use crate::bytes::MessageBytes;
 use crate::view::MessagePointer;
 
@@ -85,14 +86,64 @@ impl<'a> OutgoingParts<'a> {
     }
 }
 
+/// A private copy of a received message.
+pub(crate) enum ReceivedParts<'py> {
+    /// The message is not made of parts.
+    Whole(Bound<'py, PyBytes>),
+    /// The first part, and the others.
+    Several(Bound<'py, PyBytes>, Vec<PartBuffer>),
+}
+
+impl<'py> ReceivedParts<'py> {
+    /// Copies a message, whose mailbox the caller has locked.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub(crate) fn copy(py: Python<'py>, message: MessagePointer) -> PyResult<Self> {
+        match PartTable::of(message) {
+            None => message.copy(py).map(Self::Whole),
+            Some(table) => Self::copy_several(py, message, &table),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_several(
+        py: Python<'py>,
+        message: MessagePointer,
+        PartTable(ranges): &PartTable,
+    ) -> PyResult<Self> {
+        let first = message.part(&ranges[0]).copy(py)?;
+        let others = ranges[1..].iter().map(|range| message.part(range).copy_to_buffer(py));
+        Ok(Self::Several(first, others.collect::<PyResult<_>>()?))
+    }
+
+    /// Returns the message as `bytes`, or the list of its parts. The mailbox must not be locked:
+    /// the interpreter may collect garbage, which runs Python code.
+    ///
+    /// # Errors
+    /// `MemoryError`.
+    pub(crate) fn into_object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let (first, others) = match self {
+            Self::Whole(message) => return Ok(message.into_any()),
+            Self::Several(first, others) => (first, others),
+        };
+        let mut parts = vec![first.into_any()];
+        for other in others {
+            parts.push(Bound::new(py, other)?.into_any());
+        }
+        Ok(PyList::new(py, parts)?.into_any())
+    }
+}
+
 /// The places of a received message's parts.
-pub(crate) struct PartTable(pub(crate) Vec<Range<usize>>);
+struct PartTable(Vec<Range<usize>>);
 
 impl PartTable {
     /// Reads the table of a message; returns `None` if the message is not one of parts, or its
     /// table is invalid.
     #[inline(always)]
-    pub(crate) fn of(message: MessagePointer) -> Option<Self> {
+    fn of(message: MessagePointer) -> Option<Self> {
         // SAFETY: the message has a first byte.
         let is_marked = message.length > 0 && unsafe { message.start.read() } == MARK as u8;
         if is_marked { Self::of_marked(message) } else { None }

@@ -7,7 +7,7 @@ use std::path::Path;
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
-use tontine::mailbox::{Address, Options};
+use tontine::mailbox::{Address, Options, Order};
 use tontine::{Error, Peer};
 
 use crate::failure::{exception, sender_died};
@@ -132,4 +132,16 @@ pub(crate) fn options(
         options = options.lane_cap(bytes);
     }
     allow_uids.into_iter().fold(options, Options::allow_uid)
+}
+
+/// Returns the order of this name; `None` for the best that the machine has.
+pub(crate) fn chosen_order(name: Option<&str>) -> PyResult<Option<Order>> {
+    match name {
+        None => Ok(None),
+        Some("causal") => Ok(Some(Order::Causal)),
+        Some("by_sender") => Ok(Some(Order::BySender)),
+        Some(other) => Err(PyValueError::new_err(format!(
+            "expected \"causal\", \"by_sender\" or None as the order, found {other:?}"
+        ))),
+    }
 }

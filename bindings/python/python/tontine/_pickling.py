@@ -25,8 +25,8 @@ _WITHOUT = 64
 class Expectation:
     """Whether the next object of this process may have large buffers.
 
-    A pickle that is told of buffers takes a fifth of the time of a small object, so objects are
-    first pickled without, unless one of the last objects had large buffers.
+    With a callback for buffers, a put of a small object takes a sixth more time. So objects are
+    first pickled without it, unless one of the last objects had large buffers.
     """
 
     def __init__(self) -> None:

@@ -343,8 +343,8 @@ impl<E: Sends> Options<E> {
         Options::of(self.settings)
     }
 
-    /// Sets the maximum number of bytes in the chunks of a lane in which messages of 64 KiB and more
-    /// wait (default: the lane cap).
+    /// Sets the maximum number of bytes in the chunks of a lane in which messages of 64 KiB and
+    /// more wait (default: the lane cap).
     ///
     /// A sender that is faster than its receiver then waits for free space, which is in memory that
     /// both ends have used before, rather than continue in a larger chunk. The lane grows further
