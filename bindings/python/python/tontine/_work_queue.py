@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from multiprocessing import util
 from queue import Empty, Full
 from typing import Any, Generic, TypeVar
@@ -379,8 +380,8 @@ class _Dealer:
                 except Error:
                     continue  # It has died.
                 self._members[name] = _Member(sender)
-            elif (member := self._members.get(name)) is not None:
-                self._answer(name, member, what)
+            elif name in self._members:
+                self._answer(name, self._members[name], what)
 
     def _answer(self, name: bytes, member: _Member, what: bytes) -> None:
         if what == _WANT:
@@ -389,7 +390,8 @@ class _Dealer:
             self._objects.complete(member.held.popleft())
         elif what == _CANCEL and member.wants:
             member.wants = False
-            self._send(name, member, b"")
+            with suppress(Error):
+                member.sender.try_send(b"")
         elif what == _LEAVE:
             self._remove(name)
 
@@ -402,23 +404,21 @@ class _Dealer:
             message = self._returned.popleft() if self._returned else self._objects.try_recv()
             if message is None:
                 break
+            try:
+                member.sender.try_send(message.bytes)
+            except WouldBlock:
+                # A long message, and the consumer has not accepted the dealer yet.
+                self._is_stalled = True
+                self._returned.appendleft(message)
+                continue
+            except Error:
+                self._returned.appendleft(message)
+                self._remove(name)
+                continue
+            member.wants = False
             member.held.append(message)
-            if self._send(name, member, message.bytes):
-                member.wants = False
-                has_dealt = True
+            has_dealt = True
         return has_dealt
-
-    def _send(self, name: bytes, member: _Member, message: bytes) -> bool:
-        try:
-            member.sender.try_send(message)
-        except WouldBlock:
-            # A long message, and the consumer has not accepted the dealer yet.
-            self._is_stalled = True
-            self._returned.appendleft(member.held.pop())
-            return False
-        except Error:
-            self._remove(name)
-        return True
 
     def _remove(self, name: bytes) -> None:
         """Forgets a consumer, and returns what it had not finished."""
