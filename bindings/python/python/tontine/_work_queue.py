@@ -368,10 +368,8 @@ class _Dealer:
                 request = self._requests.try_recv()
             except WouldBlock:
                 return
-            except SenderDied as died:
-                for name, member in list(self._members.items()):
-                    if died.pid == member.sender.receiver_pid:
-                        self._remove(name)
+            except SenderDied:
+                self._remove_dead()
                 continue
             name, what, rest = request[:8], request[8:9], request[9:]
             if what == _JOIN:
@@ -386,6 +384,8 @@ class _Dealer:
     def _answer(self, name: bytes, member: _Member, what: bytes) -> None:
         if what == _WANT:
             member.wants = True
+            # The next request may withdraw this one.
+            self._deal()
         elif what == _DONE and member.held:
             self._objects.complete(member.held.popleft())
         elif what == _CANCEL and member.wants:
@@ -419,6 +419,14 @@ class _Dealer:
             member.held.append(message)
             has_dealt = True
         return has_dealt
+
+    def _remove_dead(self) -> None:
+        """Forgets the consumers that have died, also those that had not accepted the dealer."""
+        for name, member in list(self._members.items()):
+            try:
+                member.sender.service()
+            except Error:
+                self._remove(name)
 
     def _remove(self, name: bytes) -> None:
         """Forgets a consumer, and returns what it had not finished."""
