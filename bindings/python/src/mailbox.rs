@@ -149,8 +149,7 @@ impl PyMailbox {
 }
 
 impl PyMailbox {
-    /// Calls `take` with each message that is there, at most `max`, while the mailbox is locked;
-    /// deaths are not reported. A message that `take` refuses with `None` is dropped.
+    /// Calls `take` with each message that is there, at most `max`, while the mailbox is locked.
     pub(crate) fn take_each(
         &self,
         py: Python<'_>,
@@ -158,12 +157,14 @@ impl PyMailbox {
         mut take: impl FnMut(&[u8]) -> Option<()>,
     ) -> PyResult<()> {
         self.receive(py, |state| {
-            for _ in 0..max {
+            for taken in 0..max {
                 // SAFETY: the senders are processes of the same program, and the slice ends before
                 // the next receiving call.
                 match unsafe { state.mailbox.try_recv_in_place() } {
                     Ok(message) => take(&message),
                     Err(Error::WouldBlock) => break,
+                    // What was taken comes first.
+                    Err(_) if taken > 0 => break,
                     Err(error) => return Err(error.into()),
                 };
             }

@@ -167,11 +167,15 @@ impl PartTable {
         if first & u64::from(u32::MAX) != MARK || !is_whole {
             return None;
         }
+        // Parts do not overlap: copies of all of them are not larger than the message.
+        let mut free = table_length(count);
         let range = |number: usize| {
             let start = usize::try_from(word(1 + 2 * number)).ok()?;
             let length = usize::try_from(word(2 + 2 * number)).ok()?;
             let end = start.checked_add(length)?;
-            (end <= message.length).then_some(start..end)
+            let is_apart = start >= free && end <= message.length;
+            free = end;
+            is_apart.then_some(start..end)
         };
         (0..count).map(range).collect::<Option<Vec<_>>>().map(Self)
     }

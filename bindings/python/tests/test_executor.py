@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tontine import Executor, Pool, WorkerDied
+from tontine import Executor, WorkerDied
 from waiting import until
 
 
@@ -182,16 +181,16 @@ def test_random_kills_repeat_only_running_tasks(tmp_path: Path) -> None:
 
 def test_task_beyond_timeout_is_ended_alone(tmp_path: Path) -> None:
     gate = str(tmp_path / "gate")
-    with Executor(2, timeout=0.3) as executor:
+    with Executor(2, timeout=2) as executor:
         late = executor.submit(sleep_until, gate)
         others = [executor.submit(square, number) for number in range(50)]
-        with pytest.raises(TimeoutError, match="longer than 0.3 s"):
+        with pytest.raises(TimeoutError, match="longer than 2 s"):
             late.result()
         assert [other.result() for other in others] == [n * n for n in range(50)]
 
 
 def test_task_of_stopped_worker_moves_on() -> None:
-    with Executor(1, timeout=0.3) as executor:
+    with Executor(1, timeout=2) as executor:
         stopped = executor.submit(own_pid).result()
         os.kill(stopped, signal.SIGSTOP)
         # It had not begun there, so it is not too late.
@@ -513,64 +512,3 @@ def test_waits_take_no_processor_time() -> None:
         before = sum(os.times()[:2])
         time.sleep(1)
         assert sum(os.times()[:2]) - before < 0.1
-
-
-def kill_reader() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Deadly:
-    """An argument that kills the process that unpickles it."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return kill_reader, ()
-
-
-def test_argument_that_kills_its_reader_fails_its_task_only() -> None:
-    with Executor(1, retries=1) as executor:
-        with pytest.raises(WorkerDied, match="2 workers died of this task"):
-            executor.submit(square, Deadly()).result()
-    with Pool(1, retries=0) as pool:
-        results = pool.imap(type, [1, 2.0, Deadly(), "text"], chunksize=4)
-        assert [next(results), next(results)] == [int, float]
-        with pytest.raises(WorkerDied, match="^1 worker died"):
-            next(results)
-        assert next(results) is str
-
-
-def test_closed_pool_finishes_its_initializers(tmp_path: Path) -> None:
-    for number in range(3):
-        pool = Pool(2, count_run, (str(tmp_path), number))
-        pool.close()
-        pool.join()
-        assert Path(tmp_path, str(number)).stat().st_size == 2
-
-
-class Tracked:
-    """An object whose end a weak reference shows."""
-
-
-def test_results_and_arguments_are_not_kept() -> None:
-    with Executor(1) as executor:
-        for tracked in executor.map(make_tracked, range(3)):
-            seen = weakref.ref(tracked)
-            del tracked
-            assert seen() is None
-        assert executor.submit(keep, Tracked()).result()
-        assert executor.submit(is_gone).result()
-
-
-def make_tracked(_: int) -> Tracked:
-    return Tracked()
-
-
-_kept: list[weakref.ref[Tracked]] = []
-
-
-def keep(tracked: Tracked) -> bool:
-    _kept.append(weakref.ref(tracked))
-    return True
-
-
-def is_gone() -> bool:
-    return _kept[0]() is None

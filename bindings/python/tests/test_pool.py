@@ -485,3 +485,31 @@ def test_worker_is_replaced_after_its_tasks() -> None:
     with Pool(1, maxtasksperchild=2) as pool:
         pids = pool.map(worker_pid, range(6))
         assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [2, 2, 2]
+
+
+def test_closed_pool_reads_its_sources_to_the_end() -> None:
+    pool = Pool(1)
+    results = pool.imap(square, iter(range(500)))
+    pool.close()
+    pool.join()
+    assert list(results) == [number**2 for number in range(500)]
+
+
+def test_results_keep_their_pool() -> None:
+    assert Pool(1).map_async(square, range(3)).get() == [0, 1, 4]
+    assert list(Pool(1).imap(square, range(3))) == [0, 1, 4]
+    gc.collect()
+
+
+def test_forked_child_may_drop_an_iteration() -> None:
+    with Pool(1) as pool:
+        for _ in range(20):
+            results: Any = pool.imap(square, iter(range(50)))
+            next(results)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                del results
+                gc.collect()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0

@@ -71,7 +71,8 @@ class Crew:
         # The collector may end an iteration, and so wake the thread, in any allocation: RLock.
         self._lock = threading.RLock()
         self._added: list[Run | Call] = []
-        self._sleeps = False
+        #: Whether the crew's thread sleeps, and whether it was woken since it last began to deal.
+        self._sleeps = self._is_woken = False
         self._closing = self._cancelling = False
         self._killed: BaseException | None = None
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -104,8 +105,13 @@ class Crew:
         self._has_started = threading.Event()
         self.thread = threading.Thread(target=self._manage, name="tontine-crew", daemon=True)
         self.thread.start()
-        # A child must not inherit locks that this thread holds while it imports or prints.
-        self._has_started.wait()
+        try:
+            # A child must not inherit locks that this thread holds while it imports or prints.
+            self._has_started.wait()
+        except BaseException as error:
+            self.kill(error)
+            self.thread.join()
+            raise
 
     # Users' threads.
 
@@ -152,6 +158,7 @@ class Crew:
                 self._wake()
 
     def _wake(self) -> None:
+        self._is_woken = True
         if self._sleeps:
             self._sleeps = False
             os.write(self._wake_writer, b"!")
@@ -192,16 +199,19 @@ class Crew:
     def _step(self) -> bool:
         """Does what is due, then waits; returns whether there is more to do."""
         with self._lock:
+            self._is_woken = False
             closing, cancelling, killed = self._closing, self._cancelling, self._killed
         self._take_added()
         if killed is not None:
             return False
+        if closing:
+            self._dealer.close_sources()
         if cancelling:
             self._dealer.cancel_pending()
         received = self._receive()
         if self._has_ended:
             self._bury_ended()
-        if closing and not self._dealer.has_work() and not self._is_starting():
+        if closing and self._is_over():
             return False
         self._start_missing()
         self._dealer.deal()
@@ -211,9 +221,10 @@ class Crew:
             self._wait()
         return True
 
-    def _is_starting(self) -> bool:
-        """Returns whether a worker runs its initializer, which it may finish."""
-        return any(worker.tasks is None for worker in self._workers.values())
+    def _is_over(self) -> bool:
+        """Returns whether there is no task, and no worker that runs its initializer."""
+        is_starting = any(worker.tasks is None for worker in self._workers.values())
+        return not is_starting and not self._dealer.has_work()
 
     def _take_added(self) -> None:
         """Takes what the users' threads have added."""
@@ -232,14 +243,14 @@ class Crew:
         if any(worker.is_full for worker in self._workers.values()) or self._dealer.can_withdraw():
             deadlines.append(now + _TICK)
         if self._timeout is not None:
-            deadlines.extend(worker.since + self._timeout for worker in busy if not worker.is_late)
+            deadlines.extend(worker.since + self._timeout for worker in busy if not worker.late)
+        stopped = [worker for worker in self._workers.values() if worker.is_stopped]
+        deadlines.extend(worker.stopped_at + _GRACE for worker in stopped)
         if not self._results.arm():
             return
         with self._lock:
-            if self._added or self._closing or self._killed is not None:
-                is_over = not self._dealer.has_work() and not self._is_starting()
-                if self._added or self._killed is not None or is_over:
-                    return
+            if self._is_woken or self._closing and self._is_over():
+                return
             self._sleeps = True
         length = None if not deadlines else max(0.0, min(deadlines) - now) * 1e3
         events = self._poll.poll(None if length is None else int(length) + 1)
@@ -249,16 +260,19 @@ class Crew:
         if self._wake_reader in ready:
             os.read(self._wake_reader, 4096)
         self._has_ended = any(one.descriptor in ready for one in self._workers.values())
+        for worker in stopped:
+            if worker.stopped_at + _GRACE <= time.monotonic():
+                worker.kill()
         if self._timeout is not None:
             self._kill_late(time.monotonic() - self._timeout)
 
     def _kill_late(self, before: float) -> None:
         """Kills the workers whose task began before this time."""
         for worker in self._workers.values():
-            if worker.batches and worker.since < before and not worker.is_late:
+            if worker.batches and worker.since < before and not worker.late:
                 # A result may have arrived meanwhile.
                 if not self._receive() or worker.batches and worker.since < before:
-                    worker.is_late = True
+                    worker.late = worker.received + 1
                     worker.kill()
 
     def _receive(self) -> int:
@@ -284,7 +298,7 @@ class Crew:
         if (self._closing or self._is_paused) and not self._dealer.has_work():
             return
         self._start_at, self._is_paused = 0.0, False
-        while self._free_slots:
+        while self._free_slots and self._killed is None:
             slot = self._free_slots[-1]
             number, address = next(self._numbers), new_address()
             self._board.reset(slot)
@@ -306,6 +320,9 @@ class Crew:
                 process.start()
                 worker = Worker(number, slot, process, address)
             except Exception as error:
+                if process.pid is not None:
+                    process.kill()
+                    process.join()
                 # The system lacks a resource, or the initializer cannot be pickled.
                 self._start_at = time.monotonic() + _START_AGAIN
                 return self._count_failed_start(f"a worker cannot be started: {error}", error)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from ._errors import Error, TooLarge, WorkerDied, WouldBlock
 from ._runs import Call, Calls, Pace, Run
 from ._tontine import Board, Sender
-from ._worker import Packet, pickler, unpickle_error
+from ._worker import Packet, is_stateless, pickler, unpickle_error
 
 #: Kinds of records: see ``Kind`` in ``work.rs``.
 _PICKLED, _RAISED = 5, 6
@@ -43,8 +43,8 @@ class Batch:
         self.arguments = arguments
         #: Number of tasks whose records have arrived.
         self.done = 0
-        #: Number of the first task at the worker, and when it was sent.
-        self.number = 0
+        #: Number of the first task at the worker, how many were sent with it, and when.
+        self.number = self.size = 0
         self.sent = 0.0
 
 
@@ -68,10 +68,11 @@ class Worker:
         self.since = 0.0
         #: True after a packet found no space in its lane, until the next attempt or record.
         self.is_full = False
-        #: True once its timeout has passed, and it was killed for that.
-        self.is_late = False
-        #: True once it was told to end.
+        #: Number of the task whose timeout has passed, for which it was killed; otherwise 0.
+        self.late = 0
+        #: True once it was told to end, and when.
         self.is_stopped = False
+        self.stopped_at = 0.0
 
     def outstanding(self) -> int:
         """Returns the number of tasks whose records have not arrived."""
@@ -79,7 +80,7 @@ class Worker:
 
     def stop(self) -> None:
         """Lets the process end, which has no task."""
-        self.is_stopped = True
+        self.is_stopped, self.stopped_at = True, time.monotonic()
         if self.tasks is None:
             return self.kill()
         try:
@@ -138,7 +139,11 @@ class Dealer:
             self._runs.append(run)
             return
         last = self._runs[-1] if self._runs else None
-        if not isinstance(last, Calls) or last.function is not run.function:
+        if (
+            not isinstance(last, Calls)
+            or last.function is not run.function
+            or not is_stateless(run.function)
+        ):
             last = Calls(run.function)
             last.pace = self._pace(last)
             self._runs.append(last)
@@ -147,7 +152,7 @@ class Dealer:
     def _pace(self, run: Run) -> Pace:
         try:
             return self._paces.setdefault(run.function, run.pace)
-        except TypeError:
+        except Exception:
             # The function cannot be a key.
             return run.pace
 
@@ -162,6 +167,11 @@ class Dealer:
         for run in self._runs:
             if len(run):
                 run.cancel_pending()
+
+    def close_sources(self) -> None:
+        """Tells the runs that no more tasks are accepted."""
+        for run in self._runs:
+            run.close_source()
 
     # Results.
 
@@ -338,7 +348,7 @@ class Dealer:
             self._refuse(batch, error)
             return None
         now = time.monotonic()
-        batch.number, batch.sent = worker.sent + 1, now
+        batch.number, batch.size, batch.sent = worker.sent + 1, len(batch.arguments), now
         if not worker.batches:
             worker.since = now
         worker.sent += len(batch.arguments)
@@ -396,7 +406,7 @@ class Dealer:
             if batch.run is None:
                 has_begun = is_read = False
                 continue
-            if is_read and len(batch.arguments) > 1:
+            if is_read and batch.size > 1:
                 is_read = False
                 for position, argument in enumerate(batch.arguments, batch.index):
                     returned.append(Batch(batch.run, position, [argument]))
@@ -424,7 +434,10 @@ class Dealer:
         """Returns whether a task runs again whose worker died; otherwise, the task fails."""
         if run.abandoned:
             return False
-        if worker.is_late:
+        if worker.late and worker.late != worker.received + 1:
+            # It was killed because of a task that has finished.
+            return True
+        if worker.late:
             text = f"the task ran for longer than {self._timeout} s, and its worker was killed"
             run.fail(index, TimeoutError(text))
             return False

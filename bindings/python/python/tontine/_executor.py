@@ -185,8 +185,10 @@ def _results(
             # The caller alone refers to it.
             yield result.pop()
     finally:
-        stream.abandon()
-        crew.wake()
+        # In a child that this process forked, a thread that is not there may hold a lock.
+        if os.getpid() == crew.pid:
+            stream.abandon()
+            crew.wake()
 
 
 def _finish(crew: Crew) -> None:

@@ -28,8 +28,9 @@ class AsyncResult(Generic[T]):
 
     __module__ = "tontine"
 
-    def __init__(self, run: All, crew: Crew) -> None:
-        self._run, self._crew = run, crew
+    def __init__(self, run: All, pool: Pool) -> None:
+        # The pool lives as long as its results.
+        self._run, self._pool, self._crew = run, pool, pool._crew
 
     def get(self, timeout: float | None = None) -> T:
         """Waits for the result and returns it.
@@ -75,8 +76,8 @@ class ResultIterator(Generic[T]):
 
     __module__ = "tontine"
 
-    def __init__(self, stream: Stream, crew: Crew) -> None:
-        self._stream, self._crew = stream, crew
+    def __init__(self, stream: Stream, pool: Pool) -> None:
+        self._stream, self._pool, self._crew = stream, pool, pool._crew
 
     def next(self, timeout: float | None = None) -> T:
         """Waits for the next result and returns it.
@@ -96,8 +97,10 @@ class ResultIterator(Generic[T]):
 
     def close(self) -> None:
         """Ends the iteration: tasks that have not begun do not run."""
-        self._stream.abandon()
-        self._crew.wake()
+        # In a child that this process forked, a thread that is not there may hold a lock.
+        if os.getpid() == self._crew.pid:
+            self._stream.abandon()
+            self._crew.wake()
 
     __del__ = close
 
@@ -297,7 +300,7 @@ class Pool:
 
     def _all(self, run: All) -> AsyncResult[Any]:
         self._add(run)
-        return AsyncResult(run, self._crew)
+        return AsyncResult(run, self)
 
     def _stream(
         self, func: Callable[[T], R], iterable: Iterable[T], chunksize: int, *, ordered: bool
@@ -308,13 +311,13 @@ class Pool:
             stream = Stream(func, "one", iterable, size, ordered=ordered)
             self._add(stream)
         else:
-            stream = Stream(func, "one", (), size, ordered=ordered, has_source=True)
+            stream = Stream(func, "one", (), size, ordered=ordered, has_source=True, is_read=True)
             self._add(stream)
             ahead = max(_AHEAD, 2 * chunksize) * self._processes
             threading.Thread(
                 target=_read, args=(stream, iterable, self._crew, ahead), daemon=True
             ).start()
-        return ResultIterator(stream, self._crew)
+        return ResultIterator(stream, self)
 
     def _add(self, run: Run) -> None:
         self._check()

@@ -6,8 +6,9 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from typing import Any
 
 #: Number of tasks that were taken and are still in the list, at most.
@@ -15,6 +16,15 @@ _MAX_PASSED = 10_000
 
 #: Mark of a result that has not arrived.
 _MISSING: Any = object()
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Prints an exception of a callback: the crew's thread continues."""
+    try:
+        yield
+    except BaseException:
+        traceback.print_exc()
 
 
 class Pace:
@@ -73,12 +83,17 @@ class Run:
         """Takes tasks, and returns the index of the first and the arguments of all."""
         first, begin = self._next, self._passed
         taken = self._arguments[begin : begin + count]
+        # The list does not keep what has been taken.
+        self._arguments[begin : begin + len(taken)] = [None] * len(taken)
         self._next += len(taken)
         self._passed += len(taken)
         if self._passed >= _MAX_PASSED or not len(self):
             del self._arguments[: self._passed]
             self._passed = 0
         return first, taken
+
+    def close_source(self) -> None:
+        """Takes notice that no more tasks are accepted."""
 
     def drop(self) -> None:
         """Drops the tasks that have not been taken."""
@@ -141,31 +156,28 @@ class Calls(Run):
 
     def deliver(self, index: int, values: list[Any]) -> None:
         for position, value in enumerate(values, index):
-            try:
+            with _reported():
                 self._futures.pop(position).set_result(value)
-            except BaseException:
-                # A callback raised what is no `Exception`; the crew's thread continues.
-                traceback.print_exc()
 
     def fail(self, index: int, error: BaseException) -> None:
-        try:
+        with _reported():
             self._futures.pop(index).set_exception(error)
-        except BaseException:
-            traceback.print_exc()
 
     def cancel(self, error: BaseException) -> None:
         self.drop()
         while self._futures:
             _, future = self._futures.popitem()
-            if future.running() or future.set_running_or_notify_cancel():
-                future.set_exception(error)
+            with _reported():
+                if future.running() or future.set_running_or_notify_cancel():
+                    future.set_exception(error)
 
     def cancel_pending(self) -> None:
         self.drop()
         for index in range(self._next, self._added):
             future = self._futures.pop(index)
-            future.cancel()
-            future.set_running_or_notify_cancel()
+            with _reported():
+                future.cancel()
+                future.set_running_or_notify_cancel()
 
 
 class All(Run):
@@ -253,6 +265,7 @@ class Stream(Run):
     Args:
         ordered: Whether results have the order of the tasks.
         has_source: Whether tasks are added until ``end`` is called.
+        is_read: Whether a thread of the pool adds them, which reads a source to its end.
     """
 
     def __init__(
@@ -264,6 +277,7 @@ class Stream(Run):
         *,
         ordered: bool,
         has_source: bool = False,
+        is_read: bool = False,
     ) -> None:
         super().__init__(function, form, arguments, chunksize)
         self._changed = threading.Condition()
@@ -274,7 +288,9 @@ class Stream(Run):
         #: Number of tasks that were added, and of results that the caller has taken.
         self._added = len(self)
         self._taken = 0
-        self._has_source = has_source
+        self._has_source, self._is_read = has_source, is_read
+        #: True once the pool or the executor accepts no more tasks.
+        self._is_closing = False
         self._cancelled: BaseException | None = None
 
     def is_over(self) -> bool:
@@ -283,8 +299,17 @@ class Stream(Run):
     def add(self, argument: Any) -> None:
         """Adds a task."""
         with self._changed:
+            if self._is_closing and not self._is_read:
+                raise RuntimeError("cannot schedule new futures after shutdown")
             self._arguments.append(argument)
             self._added += 1
+
+    def close_source(self) -> None:
+        with self._changed:
+            self._is_closing = True
+            # The caller adds no more; a thread adds the rest.
+            self._has_source = self._has_source and self._is_read
+            self._changed.notify_all()
 
     def end(self, error: BaseException | None = None) -> None:
         """Ends the source, by an exception that it raised or as usual."""
@@ -298,7 +323,7 @@ class Stream(Run):
     def wait_for_demand(self, ahead: int) -> bool:
         """Waits until the caller has taken all results but ``ahead``; false if it has gone."""
         with self._changed:
-            while self._added - self._taken >= ahead and not self.abandoned:
+            while self._added - self._taken >= ahead and not (self.abandoned or self._is_closing):
                 self._changed.wait()
         return not self.abandoned
 

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 from multiprocessing import util
 from queue import Empty, Full
 from typing import Any, Generic, TypeVar
@@ -27,6 +26,9 @@ _MAX_BYTES = 1 << 30
 
 #: Number of bytes that a process can send before the other end has accepted it.
 _FIRST_CHUNK = 1 << 20
+
+#: Maximum number of seconds to wait for a lock.
+_MAX_WAIT = threading.TIMEOUT_MAX
 
 #: Milliseconds after which an object is sent again for which there was no space.
 _TICK = 2
@@ -65,6 +67,9 @@ class WorkQueue(Generic[T]):
         self._dealer: _Dealer | None = None
         self._begin()
         self._dealer = _Dealer(self._address, max_bytes)
+        # When nothing uses the queue here, or at the end of this process, after its children were
+        # joined, which may still get.
+        self._finalizer = util.Finalize(self, _Dealer.close, (self._dealer,), exitpriority=-1)
 
     def _begin(self) -> None:
         """Makes this process neither consumer nor producer, without closing anything."""
@@ -97,8 +102,13 @@ class WorkQueue(Generic[T]):
             raise ValueError(f"expected a timeout of at least 0 seconds, found {wait}")
         deadline = None if wait is None else time.monotonic() + wait
         consumer = self._join()
-        with consumer.lock:
-            object_: T = load(consumer.get(deadline))
+        if not consumer.lock.acquire(timeout=-1 if wait is None else min(wait, _MAX_WAIT)):
+            raise Empty
+        try:
+            message = consumer.get(deadline)
+        finally:
+            consumer.lock.release()
+        object_: T = load(message)
         return object_
 
     def get_nowait(self) -> T:
@@ -106,7 +116,10 @@ class WorkQueue(Generic[T]):
         return self.get(block=False)
 
     def task_done(self) -> None:
-        """Finishes the object last returned, so that it goes to no other consumer."""
+        """Finishes the object last returned, so that it goes to no other consumer.
+
+        Waits while another thread of this process waits for an object.
+        """
         consumer = self._join()
         with consumer.lock:
             consumer.finish()
@@ -196,7 +209,7 @@ class WorkQueue(Generic[T]):
             dealer, self._dealer = self._dealer, None
         self._close_ends()
         if dealer is not None:
-            dealer.close()
+            self._finalizer()
 
     def _close_ends(self) -> None:
         """Ends the part of this process as consumer and producer."""
@@ -305,9 +318,12 @@ class _Consumer:
 class _Member:
     """A consumer, as the dealer knows it."""
 
-    def __init__(self, sender: Sender) -> None:
-        self.sender = sender
-        self.wants = False
+    def __init__(self, address: str) -> None:
+        self.address = address
+        #: ``None`` until the dealer has connected to it.
+        self.sender: Sender | None = None
+        #: Whether it wants an object, and whether it waits for an answer without one.
+        self.wants = self.gives_up = False
         #: Objects that it has not finished.
         self.held: deque[Held] = deque()
 
@@ -321,46 +337,51 @@ class _Dealer:
         self._max_bytes = max_bytes
         self._members: dict[bytes, _Member] = {}
         self._returned: deque[Held] = deque()
-        #: Whether a consumer had no space for an object.
+        #: Whether a consumer could not be reached for now.
         self._is_stalled = False
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._pid = os.getpid()
         self._thread = threading.Thread(target=self._run, name="tontine-dealer", daemon=True)
         self._thread.start()
-        # At the end of this process, after its children were joined, which may still get.
-        self._finalizer = util.Finalize(self, _Dealer.close, (self,), exitpriority=-1)
 
     def close(self) -> None:
         """Ends the thread. Producers can take back what is not finished."""
         if os.getpid() == self._pid and self._thread.is_alive():
             os.write(self._writer, b"!")
-            self._thread.join()
-            self._finalizer.cancel()
+            # The collector may call this in any thread.
+            if threading.current_thread() is not self._thread:
+                self._thread.join()
 
     def _run(self) -> None:
+        try:
+            self._deal_until_closed()
+        finally:
+            for member in self._members.values():
+                if member.sender is not None:
+                    member.sender.close()
+            self._members.clear()
+            self._objects.close()
+            self._requests.close()
+            os.close(self._reader)
+
+    def _deal_until_closed(self) -> None:
         poll = select.poll()
         poll.register(self._reader, select.POLLIN)
         poll.register(self._requests.fileno(), select.POLLIN)
         while not poll_now(self._reader):
-            self._take_requests()
             self._is_stalled = False
-            if not self._deal():
-                wanted = any(member.wants for member in self._members.values())
-                wanted = wanted and not self._is_stalled
-                if wanted and not self._objects.arm() or not self._requests.arm():
-                    continue
-                if wanted:
-                    poll.register(self._objects.fileno(), select.POLLIN)
-                poll.poll(_TICK if self._is_stalled else None)
-                if wanted:
-                    poll.unregister(self._objects.fileno())
-        for member in self._members.values():
-            member.sender.close()
-        self._members.clear()
-        self._objects.close()
-        self._requests.close()
-        os.close(self._reader)
-        os.close(self._writer)
+            self._take_requests()
+            if self._deal():
+                continue
+            wanted = any(member.wants for member in self._members.values())
+            wanted = wanted and not self._is_stalled
+            if wanted and not self._objects.arm() or not self._requests.arm():
+                continue
+            if wanted:
+                poll.register(self._objects.fileno(), select.POLLIN)
+            poll.poll(_TICK if self._is_stalled else None)
+            if wanted:
+                poll.unregister(self._objects.fileno())
 
     def _take_requests(self) -> None:
         while True:
@@ -373,15 +394,11 @@ class _Dealer:
                 continue
             name, what, rest = request[:8], request[8:9], request[9:]
             if what == _JOIN:
-                try:
-                    sender = Sender(rest.decode(), cap=self._max_bytes, first_chunk=_FIRST_CHUNK)
-                except Error:
-                    continue  # It has died.
-                self._members[name] = _Member(sender)
+                self._members[name] = _Member(rest.decode())
             elif name in self._members:
-                self._answer(name, self._members[name], what)
+                self._note(name, self._members[name], what)
 
-    def _answer(self, name: bytes, member: _Member, what: bytes) -> None:
+    def _note(self, name: bytes, member: _Member, what: bytes) -> None:
         if what == _WANT:
             member.wants = True
             # The next request may withdraw this one.
@@ -389,9 +406,7 @@ class _Dealer:
         elif what == _DONE and member.held:
             self._objects.complete(member.held.popleft())
         elif what == _CANCEL and member.wants:
-            member.wants = False
-            with suppress(Error):
-                member.sender.try_send(b"")
+            member.wants, member.gives_up = False, True
         elif what == _LEAVE:
             self._remove(name)
 
@@ -399,40 +414,54 @@ class _Dealer:
         """Gives objects to the consumers that want one; returns whether there was one."""
         has_dealt = False
         for name, member in list(self._members.items()):
-            if not member.wants:
+            if not (member.wants or member.gives_up):
                 continue
-            message = self._returned.popleft() if self._returned else self._objects.try_recv()
-            if message is None:
-                break
-            try:
-                member.sender.try_send(message.bytes)
-            except WouldBlock:
-                # A long message, and the consumer has not accepted the dealer yet.
-                self._is_stalled = True
+            message = None
+            if member.wants:
+                message = self._returned.popleft() if self._returned else self._objects.try_recv()
+                if message is None:
+                    continue
+            if self._send(name, member, b"" if message is None else message.bytes):
+                member.wants = member.gives_up = False
+                if message is not None:
+                    member.held.append(message)
+                has_dealt = True
+            elif message is not None:
                 self._returned.appendleft(message)
-                continue
-            except Error:
-                self._returned.appendleft(message)
-                self._remove(name)
-                continue
-            member.wants = False
-            member.held.append(message)
-            has_dealt = True
         return has_dealt
+
+    def _send(self, name: bytes, member: _Member, message: bytes) -> bool:
+        """Sends a message to a consumer, and returns whether it was sent."""
+        try:
+            if member.sender is None:
+                member.sender = Sender(
+                    member.address, cap=self._max_bytes, first_chunk=_FIRST_CHUNK
+                )
+            member.sender.try_send(message)
+        except (NoMailbox, OwnerDied, Closed):
+            self._remove(name)
+        except Error:
+            # No space for a long message yet, or this process lacks a descriptor.
+            self._is_stalled = True
+        else:
+            return True
+        return False
 
     def _remove_dead(self) -> None:
         """Forgets the consumers that have died, also those that had not accepted the dealer."""
         for name, member in list(self._members.items()):
-            try:
-                member.sender.service()
-            except Error:
-                self._remove(name)
+            if member.sender is not None:
+                try:
+                    member.sender.service()
+                except Error:
+                    self._remove(name)
 
     def _remove(self, name: bytes) -> None:
         """Forgets a consumer, and returns what it had not finished."""
         if (member := self._members.pop(name, None)) is not None:
             self._returned.extendleft(reversed(member.held))
-            member.sender.close()
+            if member.sender is not None:
+                member.sender.close()
 
 
 def poll_now(descriptor: int) -> bool:

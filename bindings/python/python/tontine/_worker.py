@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from multiprocessing import reduction
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
 from ._errors import Closed, NoMailbox, OwnerDied
@@ -156,11 +157,24 @@ def _run_packets(assignment: Assignment, tasks: Mailbox, results: Sender) -> Non
                 send_raised(results, worker, packet.first, dump_error(error))
             continue
         first, form = packet.first, packet.form
-        run_tasks(
-            board, slot, results, worker, first, function, form, arguments, dumps, dump_error
-        )
+        run = partial(run_tasks, board, slot, results, worker)
+        if is_stateless(function):
+            run(first, function, form, arguments, dumps, dump_error)
+        else:
+            # Each task has an object of its own, as if it had travelled alone.
+            for number, argument in enumerate(arguments, first):
+                if number > first:
+                    function = pickle.loads(packet.function)
+                run(number, function, form, [argument], dumps, dump_error)
+            pickled = None
         # Their memory is free while the worker waits.
         del packet, arguments
+
+
+def is_stateless(function: Any) -> bool:
+    """Returns whether a call cannot change what later calls of the object do: for functions, whose
+    pickle is a name."""
+    return isinstance(function, (FunctionType, BuiltinFunctionType, type))
 
 
 def pickle_error(dumps: Callable[[Any], bytes], error: BaseException) -> bytes:
