@@ -107,8 +107,8 @@ pub(crate) fn run(root: &Path, request: &PythonRequest) -> io::Result<bool> {
         for _ in 0..request.repeat {
             passed &= test(environment, &package)?;
         }
-        if version.uses_abi3() {
-            passed &= test_peers(environment, &package, request.one)?;
+        if version.uses_abi3() && !request.one {
+            passed &= test_peers(environment, &package)?;
         }
         if version.uses_abi3() && abi3_wheel.replace(wheel).is_none() {
             install(environment, &["mypy"])?;
@@ -260,16 +260,11 @@ fn test(environment: &Path, package: &Path) -> io::Result<bool> {
     succeeds(pytest.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package))
 }
 
-/// Runs the tests of other packages that `peers/README.md` in the package describes; with `one`,
-/// those of one package with one start method.
-fn test_peers(environment: &Path, package: &Path, one: bool) -> io::Result<bool> {
+/// Runs the tests of other packages that `peers/README.md` in the package describes.
+fn test_peers(environment: &Path, package: &Path) -> io::Result<bool> {
+    install(environment, &["joblib"])?;
     let mut peers = Command::new(environment.join("python"));
     peers.arg("peers/run.py");
-    if one {
-        peers.args(["--suite", "multiprocessing", "--method", "fork"]);
-    } else {
-        install(environment, &["joblib"])?;
-    }
     succeeds(peers.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(package))
 }
 
