@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -124,6 +125,21 @@ def test_large_arrays_pass() -> None:
         tasks.task_done()
         other.join()
         assert other.exitcode == 0
+
+
+def test_unused_queue_leaves_nothing() -> None:
+    def open_now() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    WorkQueue[Any]().close()
+    before = open_now()
+    for _ in range(5):
+        queue: WorkQueue[Any] = WorkQueue()
+        queue.put(1)
+        assert queue.get() == 1
+        del queue
+    gc.collect()
+    assert open_now() == before
 
 
 def put_arrays(tasks: WorkQueue[Any], count: int) -> None:

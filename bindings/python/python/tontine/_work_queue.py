@@ -341,16 +341,20 @@ class _Dealer:
         self._is_stalled = False
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._pid = os.getpid()
+        #: Guards the writer. The collector may call ``close`` in any allocation: RLock.
+        self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="tontine-dealer", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Ends the thread. Producers can take back what is not finished."""
-        if os.getpid() == self._pid and self._thread.is_alive():
-            os.write(self._writer, b"!")
-            # The collector may call this in any thread.
-            if threading.current_thread() is not self._thread:
-                self._thread.join()
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if self._writer >= 0:
+                os.write(self._writer, b"!")
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -362,7 +366,10 @@ class _Dealer:
             self._members.clear()
             self._objects.close()
             self._requests.close()
-            os.close(self._reader)
+            with self._lock:
+                os.close(self._reader)
+                os.close(self._writer)
+                self._writer = -1
 
     def _deal_until_closed(self) -> None:
         poll = select.poll()
