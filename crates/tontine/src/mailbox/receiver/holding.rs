@@ -49,9 +49,11 @@ use crate::sys::fork::Guard;
 ///     sender.send(job)?;
 /// }
 ///
+/// // A worker that finishes would wake the calls that receive the other jobs.
+/// let jobs = [mailbox.recv()?, mailbox.recv()?, mailbox.recv()?];
 /// let (done, completions) = mpsc::channel();
-/// for _ in 0..3 {
-///     let (job, done, waker) = (mailbox.recv()?, done.clone(), mailbox.waker()?);
+/// for job in jobs {
+///     let (done, waker) = (done.clone(), mailbox.waker()?);
 ///     thread::spawn(move || {
 ///         println!("working on {} bytes", job.len());
 ///         done.send(job).expect("the receiver lives");
